@@ -1,0 +1,52 @@
+package jsapi
+
+import "context"
+
+// AccountInfo is what an account uses of JetStream, and what it may.
+type AccountInfo struct {
+	// Tier sums up all tiers. With tiers its Limits say nothing.
+	Tier
+	Domain string `json:"domain,omitempty"`
+	API    struct {
+		// Level is the API level of the server that answered; 0 before 2.11.
+		Level  int    `json:"level"`
+		Total  uint64 `json:"total"`
+		Errors uint64 `json:"errors"`
+	} `json:"api"`
+	// Tiers by name ("R1", "R3"), if the account has any.
+	Tiers map[string]Tier `json:"tiers,omitempty"`
+}
+
+// Tier is the usage and the limits of one tier. Sizes are in bytes, over all
+// replicas.
+type Tier struct {
+	Memory          uint64 `json:"memory"`
+	Storage         uint64 `json:"storage"`
+	ReservedMemory  uint64 `json:"reserved_memory"`
+	ReservedStorage uint64 `json:"reserved_storage"`
+	Streams         int    `json:"streams"`
+	Consumers       int    `json:"consumers"`
+	Limits          Limits `json:"limits"`
+}
+
+// Limits of an account or tier. -1 is unlimited; so is 0 for the two limits of
+// a single stream.
+type Limits struct {
+	MaxMemory             int64 `json:"max_memory"`
+	MaxStorage            int64 `json:"max_storage"`
+	MaxStreams            int   `json:"max_streams"`
+	MaxConsumers          int   `json:"max_consumers"`
+	MaxAckPending         int   `json:"max_ack_pending"`
+	MemoryMaxStreamBytes  int64 `json:"memory_max_stream_bytes"`
+	StorageMaxStreamBytes int64 `json:"storage_max_stream_bytes"`
+	MaxBytesRequired      bool  `json:"max_bytes_required"`
+}
+
+// AccountInfo asks for the account's usage and limits.
+func (c *Client) AccountInfo(ctx context.Context) (*AccountInfo, error) {
+	var info AccountInfo
+	if err := c.Request(ctx, "INFO", nil, &info); err != nil {
+		return nil, err
+	}
+	return &info, nil
+}
