@@ -1,0 +1,175 @@
+package format
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"time"
+)
+
+// Message is a message of an archive. Its slices are valid only during the call
+// that hands it out.
+type Message struct {
+	Seq uint64
+	// Time is when it was stored, in Unix nanoseconds.
+	Time int64
+	// TTL is its time to live in seconds: 0 without one, negative for "never".
+	TTL     int64
+	Subject []byte
+	Header  []byte
+	Payload []byte
+}
+
+// ExpiresAt returns when the message's own TTL ends; ok is false when it has
+// none that does.
+func (m *Message) ExpiresAt() (t time.Time, ok bool) {
+	if m.TTL <= 0 {
+		return time.Time{}, false
+	}
+	// A TTL beyond 292 years wraps around, and ends in the past: as on the server.
+	return time.Unix(0, m.Time).Add(time.Duration(m.TTL) * time.Second), true
+}
+
+// Size is what max_payload and max_msg_size are held against: header and
+// payload bytes.
+func (m *Message) Size() int { return len(m.Header) + len(m.Payload) }
+
+// StoreSize is what the message takes up in a file store (nats-server: 22 bytes
+// of record head, 8 of checksum, 4 of header length where there are headers).
+func (m *Message) StoreSize() uint64 {
+	n := uint64(22 + 8 + len(m.Subject) + len(m.Header) + len(m.Payload))
+	if len(m.Header) > 0 {
+		n += 4
+	}
+	return n
+}
+
+// HeaderValue returns the first value of a header as the server looks it up,
+// case-sensitive and without leading spaces, or nil.
+func HeaderValue(header []byte, key string) []byte {
+	for rest, at := header, 0; ; {
+		i := bytes.Index(rest[at:], []byte(key))
+		if i < 0 {
+			return nil
+		}
+		i += at
+		end := i + len(key)
+		if i < 2 || rest[i-1] != '\n' || rest[i-2] != '\r' || end >= len(rest) || rest[end] != ':' {
+			at = end
+			continue
+		}
+		v := bytes.TrimLeft(rest[end+1:], " ")
+		if cr := bytes.Index(v, []byte("\r\n")); cr >= 0 {
+			v = v[:cr]
+		}
+		return v
+	}
+}
+
+// ttlHeader carries a message's own time to live (NATS ADR-43).
+const ttlHeader = "Nats-TTL"
+
+// MessageTTL reads the Nats-TTL of a header block, in seconds: 0 without one,
+// -1 for "never". It accepts what the server does: a Go duration of at least a
+// second, or a number of seconds.
+func MessageTTL(header []byte) (int64, error) {
+	if len(header) == 0 {
+		return 0, nil
+	}
+	v := HeaderValue(header, ttlHeader)
+	if len(v) == 0 {
+		return 0, nil
+	}
+	s := string(v)
+	if strings.EqualFold(s, "never") {
+		return -1, nil
+	}
+	if d, err := time.ParseDuration(s); err == nil {
+		if d < time.Second {
+			return 0, fmt.Errorf("%s %q is below a second", ttlHeader, s)
+		}
+		return int64(d.Seconds()), nil
+	}
+	n, err := parseSeconds(s)
+	if err != nil {
+		return 0, fmt.Errorf("%s %q doesn't parse", ttlHeader, s)
+	}
+	return n, nil
+}
+
+func parseSeconds(s string) (int64, error) {
+	var n int64
+	for i := range len(s) {
+		c := s[i]
+		if c < '0' || c > '9' || n > (math.MaxInt64-9)/10 {
+			return 0, errors.New("not a number")
+		}
+		n = n*10 + int64(c-'0')
+	}
+	return n, nil
+}
+
+// Bounds that a sound archive keeps.
+const (
+	maxSubject = 65535
+	// maxMessage is above any max_payload in use; the server refuses to start
+	// with one above 64 MiB without raised limits.
+	maxMessage = 128 << 20
+	// maxJSON bounds state.json and the consumers: 40 bytes a pending message.
+	maxJSON = 256 << 20
+	// maxSeq keeps clear of holes that kill a server (seen at 2^62).
+	maxSeq = 1<<62 - 1
+)
+
+// CheckSubject tells whether a message can have been published on a subject: at
+// most 65,535 bytes, no empty token, no white space, no wildcard token.
+func CheckSubject(s []byte) error {
+	switch {
+	case len(s) == 0:
+		return errors.New("empty subject")
+	case len(s) > maxSubject:
+		return fmt.Errorf("subject of %d bytes (at most %d)", len(s), maxSubject)
+	}
+	start := 0
+	for i := 0; i <= len(s); i++ {
+		if i < len(s) {
+			switch s[i] {
+			case ' ', '\t', '\r', '\n', '\f':
+				return fmt.Errorf("white space in subject %q", clip(s))
+			case '.':
+			default:
+				continue
+			}
+		}
+		switch tok := s[start:i]; {
+		case len(tok) == 0:
+			return fmt.Errorf("empty token in subject %q", clip(s))
+		case len(tok) == 1 && (tok[0] == '*' || tok[0] == '>'):
+			return fmt.Errorf("wildcard in subject %q", clip(s))
+		}
+		start = i + 1
+	}
+	return nil
+}
+
+// checkHeader tells whether a header block begins and ends as one does.
+func checkHeader(h []byte) error {
+	if !bytes.HasPrefix(h, []byte("NATS/1.0")) {
+		return errors.New("header block doesn't begin with NATS/1.0")
+	}
+	if !bytes.HasSuffix(h, []byte("\r\n\r\n")) {
+		return errors.New("header block doesn't end in an empty line")
+	}
+	return nil
+}
+
+// clip shortens untrusted text for messages.
+func clip(s []byte) string {
+	const most = 80
+	if len(s) > most {
+		return string(s[:most]) + "…"
+	}
+	return string(s)
+}
