@@ -1,6 +1,10 @@
 package jsapi
 
-import "context"
+import (
+	"context"
+
+	"github.com/nats-io/nats.go"
+)
 
 // AccountInfo is what an account uses of JetStream, and what it may.
 type AccountInfo struct {
@@ -49,4 +53,24 @@ func (c *Client) AccountInfo(ctx context.Context) (*AccountInfo, error) {
 		return nil, err
 	}
 	return &info, nil
+}
+
+// Account asks which account and user the connection belongs to. This isn't
+// part of the JetStream API, and a user may lack the permission for it.
+func (c *Client) Account(ctx context.Context) (account, user string, err error) {
+	const subject = "$SYS.REQ.USER.INFO"
+	answer, err := c.exchange(ctx, nats.NewMsg(subject))
+	if err != nil {
+		return "", "", err
+	}
+	var resp struct {
+		Data struct {
+			Account string `json:"account"`
+			User    string `json:"user"`
+		} `json:"data"`
+	}
+	if err := decode(answer, subject, &resp); err != nil {
+		return "", "", err
+	}
+	return resp.Data.Account, resp.Data.User, nil
 }

@@ -21,7 +21,7 @@ const keptDenials = 64
 
 // watcher notes permission violations of one connection.
 type watcher struct {
-	prev nats.ErrHandler
+	prev, ours nats.ErrHandler
 
 	mu     sync.Mutex
 	refs   int
@@ -64,7 +64,8 @@ func acquireWatcher(nc *nats.Conn) *watcher {
 		if p := parseDenial(nc.LastError()); p != nil && p.Op == "subscribe" {
 			w.note(nc, p)
 		}
-		nc.SetErrorHandler(w.handler())
+		w.ours = w.handle
+		nc.SetErrorHandler(w.ours)
 		watchers[nc] = w
 	}
 	w.refs++
@@ -84,26 +85,24 @@ func releaseWatcher(nc *nats.Conn, w *watcher) {
 	if watchers[nc] == w {
 		delete(watchers, nc)
 	}
-	if sameCode(nc.ErrorHandler(), w.handler()) {
+	if sameCode(nc.ErrorHandler(), w.ours) {
 		nc.SetErrorHandler(w.prev)
 	}
 }
 
-// sameCode tells whether two handlers are the same function; closures of one
-// function literal count as the same.
+// sameCode tells whether two handlers run the same code, which is as near as
+// Go comes to comparing functions.
 func sameCode(a, b nats.ErrHandler) bool {
 	return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer()
 }
 
-// handler is the error handler to install.
-func (w *watcher) handler() nats.ErrHandler {
-	return func(nc *nats.Conn, sub *nats.Subscription, err error) {
-		if p := parseDenial(err); p != nil {
-			w.note(nc, p)
-		}
-		if w.prev != nil {
-			w.prev(nc, sub, err)
-		}
+// handle is the error handler to install.
+func (w *watcher) handle(nc *nats.Conn, sub *nats.Subscription, err error) {
+	if p := parseDenial(err); p != nil {
+		w.note(nc, p)
+	}
+	if w.prev != nil {
+		w.prev(nc, sub, err)
 	}
 }
 
@@ -192,17 +191,21 @@ func (c *Client) PermissionDenied(subjectPrefix string) *PermissionError {
 	})
 }
 
+// OnDenied calls found for each violation from now on that concerns a subject
+// with the given prefix, until stop is called. found must not block.
+func (c *Client) OnDenied(subjectPrefix string, found func(*PermissionError)) (stop func()) {
+	return c.watcher.watch(func(p *PermissionError) bool { return strings.HasPrefix(p.Subject, subjectPrefix) }, found)
+}
+
 // WatchDenied returns a channel that receives the first violation from now on
 // that concerns a subject with the given prefix. Call stop when done with it.
 func (c *Client) WatchDenied(subjectPrefix string) (denied <-chan *PermissionError, stop func()) {
 	ch := make(chan *PermissionError, 1)
-	stop = c.watcher.watch(
-		func(p *PermissionError) bool { return strings.HasPrefix(p.Subject, subjectPrefix) },
-		func(p *PermissionError) {
-			select {
-			case ch <- p:
-			default:
-			}
-		})
+	stop = c.OnDenied(subjectPrefix, func(p *PermissionError) {
+		select {
+		case ch <- p:
+		default:
+		}
+	})
 	return ch, stop
 }
