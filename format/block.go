@@ -24,7 +24,7 @@ const (
 // StreamIdentifier begins an S2 stream.
 const StreamIdentifier = "\xff\x06\x00\x00S2sTwO"
 
-// snappyIdentifier begins a Snappy stream, of which S2 is an extension.
+// snappyIdentifier begins a Snappy stream, which no server writes.
 const snappyIdentifier = "\xff\x06\x00\x00sNaPpY"
 
 // Padding is an empty S2 chunk. Sent between chunks and after the stream
@@ -54,7 +54,9 @@ type Block struct {
 	HeadBytes int
 
 	buf []byte // holds Data when the block was compressed
-	err error
+	// Either is what ends the inspection in place of data.
+	damage *DamageError
+	abort  error
 }
 
 var blockPool = sync.Pool{New: func() any { return new(Block) }}
@@ -100,10 +102,8 @@ func (b *Block) decode() error {
 
 // splitter cuts a byte stream into S2 chunks and hands on those with data.
 type splitter struct {
-	offset int64 // of the next byte
-	begun  bool  // the stream identifier has been seen
-	// ended is set by the owner behind the end marker: from then on a stream
-	// identifier isn't accepted.
+	offset  int64 // of the next byte
+	begun   bool  // the stream identifier has been seen
 	head    [chunkHeader]byte
 	headLen int
 	body    int // bytes of the current chunk still to come
@@ -114,7 +114,7 @@ type splitter struct {
 
 // write cuts p; each whole data chunk, and each identifier after the first as a
 // block without Raw, goes to emit. A broken frame is returned as an error.
-func (s *splitter) write(p []byte, emit func(*Block)) error {
+func (s *splitter) write(p []byte, emit func(*Block)) *DamageError {
 	for len(p) > 0 {
 		if s.body == 0 {
 			n := copy(s.head[s.headLen:], p)
@@ -153,7 +153,7 @@ func (s *splitter) write(p []byte, emit func(*Block)) error {
 }
 
 // open begins a chunk whose header is complete.
-func (s *splitter) open(emit func(*Block)) error {
+func (s *splitter) open(emit func(*Block)) *DamageError {
 	size := int(s.head[1]) | int(s.head[2])<<8 | int(s.head[3])<<16
 	kind := s.head[0]
 	if !s.begun && kind != chunkIdentifier {
@@ -173,6 +173,10 @@ func (s *splitter) open(emit func(*Block)) error {
 		s.block.Raw = append(s.block.Raw, s.head[:]...)
 	case kind < chunkSkippable:
 		return s.corrupt(fmt.Sprintf("S2 chunk of unknown type 0x%02x", kind))
+	case kind == chunkSkippable|chunkCompressed || kind == chunkSkippable|chunkUncompressed:
+		// The checksum doesn't cover the type, and skipping the chunk would pass
+		// off its messages as deleted.
+		return s.corrupt(fmt.Sprintf("S2 chunk of type 0x%02x, a data chunk with one bit flipped", kind))
 	}
 	s.body = size
 	if size == 0 {
@@ -182,7 +186,7 @@ func (s *splitter) open(emit func(*Block)) error {
 }
 
 // close ends a chunk whose body is complete.
-func (s *splitter) close(emit func(*Block)) error {
+func (s *splitter) close(emit func(*Block)) *DamageError {
 	if s.block != nil {
 		b := s.block
 		s.block = nil
@@ -190,7 +194,11 @@ func (s *splitter) close(emit func(*Block)) error {
 		return nil
 	}
 	if s.head[0] == chunkIdentifier {
-		if id := string(s.ident); id != StreamIdentifier && id != snappyIdentifier {
+		switch string(s.ident) {
+		case StreamIdentifier:
+		case snappyIdentifier:
+			return s.foreign("a Snappy stream, not S2")
+		default:
 			return s.foreign("unknown S2 stream identifier")
 		}
 		if s.begun {
@@ -203,26 +211,26 @@ func (s *splitter) close(emit func(*Block)) error {
 
 // foreign is about a stream identifier: at the very start it means that this
 // isn't an archive, later that one is damaged.
-func (s *splitter) foreign(reason string) error {
+func (s *splitter) foreign(reason string) *DamageError {
 	if !s.begun {
 		return &DamageError{Err: ErrNotArchive, Reason: reason, Offset: s.start}
 	}
 	return s.corrupt(reason)
 }
 
-func (s *splitter) corrupt(reason string) error {
+func (s *splitter) corrupt(reason string) *DamageError {
 	return &DamageError{Err: ErrCorrupt, Reason: reason, Offset: s.start}
 }
 
 // finish tells whether the input ended between two chunks of an S2 stream.
-func (s *splitter) finish() error {
+func (s *splitter) finish() *DamageError {
 	switch {
 	case s.offset == 0:
 		return &DamageError{Err: ErrTruncated, Reason: "no data at all"}
-	case s.headLen != 0 || s.body != 0:
-		return &DamageError{Err: ErrTruncated, Reason: "ends inside an S2 chunk", Offset: s.start}
 	case !s.begun:
 		return &DamageError{Err: ErrTruncated, Reason: "ends inside the S2 stream identifier"}
+	case s.headLen != 0 || s.body != 0:
+		return &DamageError{Err: ErrTruncated, Reason: "ends inside an S2 chunk", Offset: s.start}
 	}
 	return nil
 }

@@ -24,8 +24,9 @@ type DamageError struct {
 	Err error
 	// Reason says what is wrong, without the place.
 	Reason string
-	// Offset is where, in bytes of the archive as stored, the S2 chunk with the
-	// damage begins; RawOffset where, in decompressed bytes, the entry does.
+	// Offset is where, in bytes of the archive as stored, the S2 chunk begins in
+	// which the damage showed; RawOffset where, in decompressed bytes, the entry
+	// does, or the chunk's data when the chunk itself is damaged.
 	Offset, RawOffset int64
 	// Seq is the message that is damaged; 0 when that isn't known.
 	Seq uint64

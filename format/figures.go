@@ -40,7 +40,11 @@ func (c *figureCounter) consumer(k *Consumer) error {
 	if cfg.Durable != "" && cfg.Durable != k.Name || cfg.Name != "" && cfg.Name != k.Name {
 		return fmt.Errorf("its config names it %q", cmp.Or(cfg.Durable, cfg.Name))
 	}
-	var st ConsumerState
+	var st struct {
+		Delivered SequencePair        `json:"delivered"`
+		AckFloor  SequencePair        `json:"ack_floor"`
+		Pending   map[uint64]struct{} `json:"pending"` // there may be millions
+	}
 	if err := k.State.Decode(&st); err != nil {
 		return fmt.Errorf("state: %w", err)
 	}

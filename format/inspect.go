@@ -1,10 +1,10 @@
 package format
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"hash"
 	"io"
 	"sync/atomic"
@@ -76,12 +76,12 @@ func NewInspector(o InspectOptions) *Inspector {
 // Write takes the next bytes of the archive. After damage was found it returns
 // that error, as Close does.
 func (i *Inspector) Write(p []byte) (int, error) {
-	if i.failed.Load() {
-		return 0, i.stop()
+	if i.closed || i.failed.Load() {
+		return 0, cmp.Or(i.stop(), io.ErrClosedPipe)
 	}
 	i.sum.Write(p)
-	if err := i.split.write(p, i.emit); err != nil {
-		i.emit(&Block{err: err})
+	if d := i.split.write(p, i.emit); d != nil {
+		i.emit(&Block{damage: d})
 		return 0, i.stop()
 	}
 	return len(p), nil
@@ -103,8 +103,8 @@ func (i *Inspector) stop() error {
 // error of a callback.
 func (i *Inspector) Close() (*Inspection, error) {
 	if !i.closed {
-		if err := i.split.finish(); err != nil {
-			i.emit(&Block{err: err})
+		if d := i.split.finish(); d != nil {
+			i.emit(&Block{damage: d})
 		}
 	}
 	if err := i.stop(); err != nil {
@@ -121,9 +121,9 @@ func (i *Inspector) Close() (*Inspection, error) {
 func (i *Inspector) decoder() {
 	defer close(i.checked)
 	for b := range i.decode {
-		if b.err == nil && len(b.Raw) > 0 && !i.failed.Load() {
+		if len(b.Raw) > 0 && !i.failed.Load() {
 			if err := b.decode(); err != nil {
-				b.err = &DamageError{Err: ErrCorrupt, Reason: err.Error(), Offset: b.Offset}
+				b.damage = &DamageError{Err: ErrCorrupt, Reason: err.Error(), Offset: b.Offset}
 			}
 		}
 		i.checked <- b
@@ -141,22 +141,25 @@ func (i *Inspector) walker() {
 		b.release()
 	}
 	if i.err == nil {
+		i.walk.chunk = i.split.offset
 		i.err = i.walk.finish()
-		i.place(i.err, i.split.offset)
 	}
 }
 
 // block walks one block. A block with neither data nor an error stands for a
 // stream identifier between blocks.
 func (i *Inspector) block(b *Block) (err error) {
-	defer func() { i.place(err, b.Offset) }()
+	i.walk.chunk = b.Offset
 	switch {
-	case b.err != nil:
-		return i.explain(b.err)
+	case b.abort != nil:
+		return b.abort
+	case b.damage != nil:
+		return i.explain(b.damage)
+	case i.walk.ended && len(b.Raw) == 0:
+		return i.walk.corrupt(0, "another S2 stream behind the end marker")
+	case i.walk.ended:
+		return i.walk.corrupt(0, "data behind the end marker")
 	case len(b.Raw) == 0:
-		if i.walk.ended {
-			return i.walk.corrupt(0, "another S2 stream behind the end marker")
-		}
 		return nil
 	}
 	b.RawOffset = i.raw
@@ -170,26 +173,15 @@ func (i *Inspector) block(b *Block) (err error) {
 	return nil
 }
 
-// explain adds to an error of the framing what the walk knows.
-func (i *Inspector) explain(err error) error {
-	var d *DamageError
-	if !errors.As(err, &d) {
-		return err
-	}
+// explain adds to damage of the framing what the walk knows.
+func (i *Inspector) explain(d *DamageError) error {
 	d.RawOffset = i.raw
 	d.LastGood = i.walk.lastGood()
-	if i.walk.ended && errors.Is(d.Err, ErrCorrupt) {
+	if i.walk.ended {
+		d.Err = ErrCorrupt // nothing that belongs to the archive has been cut off
 		d.Reason += ", behind the end marker"
 	}
 	return d
-}
-
-// place adds to an error of the walk where its chunk is.
-func (i *Inspector) place(err error, offset int64) {
-	var d *DamageError
-	if errors.As(err, &d) && d.Offset == 0 {
-		d.Offset = offset
-	}
 }
 
 // Inspect reads an archive to its end and checks it.
@@ -208,10 +200,10 @@ func Inspect(ctx context.Context, r io.Reader, o InspectOptions) (*Inspection, e
 			err = context.Cause(ctx)
 		}
 		switch {
-		case errors.Is(err, io.EOF):
+		case err == io.EOF:
 			return i.Close()
 		case err != nil:
-			i.emit(&Block{err: err})
+			i.emit(&Block{abort: err})
 			i.stop()
 			return nil, err
 		}

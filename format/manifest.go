@@ -105,6 +105,8 @@ type Manifest struct {
 	Created time.Time `json:"stream_created"`
 	// NoConsumers says that consumers were left out on purpose.
 	NoConsumers bool `json:"no_consumers,omitempty"`
+	// MissingConsumers are those that the server listed and the archive lacks.
+	MissingConsumers []string `json:"missing_consumers,omitempty"`
 	// Format is "v2" for the archive of servers from 2.15 on, "v1" before.
 	Format string `json:"format"`
 	// Objects make up the archive, read one after another.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 )
@@ -49,18 +48,20 @@ func (m *Message) StoreSize() uint64 {
 // HeaderValue returns the first value of a header as the server looks it up,
 // case-sensitive and without leading spaces, or nil.
 func HeaderValue(header []byte, key string) []byte {
-	for rest, at := header, 0; ; {
-		i := bytes.Index(rest[at:], []byte(key))
-		if i < 0 {
+	for at := 0; ; {
+		i := bytes.Index(header[at:], []byte(key))
+		if i < 2 {
+			// Also where the key follows right behind a place that wasn't it: as
+			// on the server, which gives up there.
 			return nil
 		}
 		i += at
 		end := i + len(key)
-		if i < 2 || rest[i-1] != '\n' || rest[i-2] != '\r' || end >= len(rest) || rest[end] != ':' {
+		if header[i-1] != '\n' || header[i-2] != '\r' || end >= len(header) || header[end] != ':' {
 			at = end
 			continue
 		}
-		v := bytes.TrimLeft(rest[end+1:], " ")
+		v := bytes.TrimLeft(header[end+1:], " ")
 		if cr := bytes.Index(v, []byte("\r\n")); cr >= 0 {
 			v = v[:cr]
 		}
@@ -86,29 +87,33 @@ func MessageTTL(header []byte) (int64, error) {
 	if strings.EqualFold(s, "never") {
 		return -1, nil
 	}
-	if d, err := time.ParseDuration(s); err == nil {
-		if d < time.Second {
-			return 0, fmt.Errorf("%s %q is below a second", ttlHeader, s)
+	if n, ok := parseSeconds(s); ok && s != "0" {
+		if n < 0 {
+			return 0, fmt.Errorf("%s %q is too large", ttlHeader, clip(v))
 		}
-		return int64(d.Seconds()), nil
+		return n, nil
 	}
-	n, err := parseSeconds(s)
-	if err != nil {
-		return 0, fmt.Errorf("%s %q doesn't parse", ttlHeader, s)
+	d, err := time.ParseDuration(s)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%s %q doesn't parse", ttlHeader, clip(v))
+	case d < time.Second:
+		return 0, fmt.Errorf("%s %q is below a second", ttlHeader, clip(v))
 	}
-	return n, nil
+	return int64(d.Seconds()), nil
 }
 
-func parseSeconds(s string) (int64, error) {
-	var n int64
+// parseSeconds reads a decimal number. One that is too large wraps around: as
+// on the server, which stores messages with such a TTL.
+func parseSeconds(s string) (n int64, ok bool) {
 	for i := range len(s) {
 		c := s[i]
-		if c < '0' || c > '9' || n > (math.MaxInt64-9)/10 {
-			return 0, errors.New("not a number")
+		if c < '0' || c > '9' {
+			return 0, false
 		}
 		n = n*10 + int64(c-'0')
 	}
-	return n, nil
+	return n, true
 }
 
 // Bounds that a sound archive keeps.
@@ -117,8 +122,12 @@ const (
 	// maxMessage is above any max_payload in use; the server refuses to start
 	// with one above 64 MiB without raised limits.
 	maxMessage = 128 << 20
-	// maxJSON bounds state.json and the consumers: 40 bytes a pending message.
+	// maxJSON bounds state.json and each consumer, at about 50 bytes a pending
+	// message, maxHead all of them together, since they're kept in memory.
 	maxJSON = 256 << 20
+	maxHead = 1 << 30
+	// maxConsumerName is the server's own bound.
+	maxConsumerName = 255
 	// maxSeq keeps clear of holes that kill a server (seen at 2^62).
 	maxSeq = 1<<62 - 1
 )

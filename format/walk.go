@@ -1,10 +1,12 @@
 package format
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 )
@@ -37,7 +39,7 @@ type ConsumerState struct {
 	Pending map[uint64]json.RawMessage `json:"pending"`
 }
 
-// entry is one entry's fields; the slices point into the walked data.
+// entry is an entry's fields; the slices point into the walked data.
 type entry struct {
 	name            []byte
 	time            int64
@@ -45,7 +47,6 @@ type entry struct {
 	header, payload []byte
 }
 
-// limits of an entry by where in the archive it stands.
 var errShort = errors.New("entry isn't complete")
 
 // parseEntry reads the entry at the beginning of p and returns its length. When
@@ -91,6 +92,7 @@ type walker struct {
 	onHead    func(*Head) error
 	onMessage func(*Message) error
 
+	chunk     int64 // where the S2 chunk with the data begins, for errors
 	offset    int64 // decompressed, of the next entry
 	carry     []byte
 	seenMagic bool
@@ -132,7 +134,7 @@ func (w *walker) step(data []byte) (int, error) {
 	}
 	mostName, mostBody := uint64(maxSubject), uint64(maxMessage)
 	if !w.headDone {
-		mostBody = maxJSON
+		mostBody = uint64(max(0, min(maxJSON, maxHead-w.offset)))
 	}
 	var e entry
 	if len(w.carry) == 0 {
@@ -181,7 +183,7 @@ func (w *walker) stepMagic(data []byte) (int, error) {
 		return n, nil
 	}
 	if got := string(w.carry); got != magic {
-		return 0, foreignMagic(got)
+		return 0, w.foreign(got)
 	}
 	w.carry = w.carry[:0]
 	w.seenMagic = true
@@ -189,13 +191,13 @@ func (w *walker) stepMagic(data []byte) (int, error) {
 	return n, nil
 }
 
-// foreignMagic tells a V1 archive, a tar of a stream's files, from anything
+// foreign tells a V1 archive, a tar of a stream's files, from anything
 // else. Its first entry is meta.inf, or a PAX header.
-func foreignMagic(got string) error {
+func (w *walker) foreign(got string) error {
 	if strings.HasPrefix(got, "meta.inf") || strings.HasPrefix(got, "meta.sum") || strings.HasPrefix(got, "PaxHead") {
-		return &DamageError{Err: ErrV1, Reason: "a tar of store files, as servers before 2.15 write it"}
+		return w.damage(ErrV1, 0, "a tar of store files, as servers before 2.15 write it")
 	}
-	return &DamageError{Err: ErrNotArchive, Reason: fmt.Sprintf("begins with %q instead of %q", got, magic)}
+	return w.damage(ErrNotArchive, 0, fmt.Sprintf("begins with %q instead of %q", got, magic))
 }
 
 // entry takes a whole entry.
@@ -229,12 +231,14 @@ func (w *walker) state(e *entry) error {
 	return w.maybeEndHead()
 }
 
-// check tells whether a stream's figures can be true together; nat-server asks
+// check tells whether a stream's figures can be true together; nats-server asks
 // for the same before it restores.
 func (s *State) check() error {
 	switch {
 	case s.ConsumerCount < 0:
 		return errors.New("negative consumer_count")
+	case s.Bytes > math.MaxInt64:
+		return fmt.Errorf("%d bytes", s.Bytes)
 	case s.LastSeq > maxSeq || s.FirstSeq > maxSeq+1:
 		return fmt.Errorf("sequences up to %d", max(s.LastSeq, s.FirstSeq))
 	case s.FirstSeq == 0:
@@ -256,7 +260,7 @@ func (w *walker) consumer(e *entry) error {
 	if !found || e.seq != 0 {
 		return w.corrupt(0, fmt.Sprintf("consumer %d of %d is missing: found entry %q", len(w.head.Consumers)+1, w.head.State.ConsumerCount, clip(e.name)))
 	}
-	if name == "" || strings.ContainsAny(name, " .*>/\\\t\r\n") {
+	if name == "" || len(name) > maxConsumerName || strings.ContainsAny(name, " .*>/\\\t\r\n\f\x00") {
 		return w.corrupt(0, fmt.Sprintf("consumer name %q", clip([]byte(name))))
 	}
 	var c struct{ Config, State *Object }
@@ -301,6 +305,8 @@ func (w *walker) message(e *entry) error {
 	}
 	s := &w.head.State
 	switch {
+	case e.seq == 0 && bytes.HasPrefix(e.name, []byte("consumers/")):
+		return w.corrupt(0, fmt.Sprintf("entry %q behind the %d consumers that consumer_count announces", clip(e.name), s.ConsumerCount))
 	case e.seq == 0:
 		return w.corrupt(0, fmt.Sprintf("entry %q without a sequence", clip(e.name)))
 	case e.seq <= w.lastSeq:
@@ -353,7 +359,7 @@ func (w *walker) corrupt(seq uint64, reason string) error {
 }
 
 func (w *walker) damage(kind error, seq uint64, reason string) error {
-	return &DamageError{Err: kind, Reason: reason, RawOffset: w.offset, Seq: seq, LastGood: w.lastGood()}
+	return &DamageError{Err: kind, Reason: reason, Offset: w.chunk, RawOffset: w.offset, Seq: seq, LastGood: w.lastGood()}
 }
 
 func (w *walker) lastGood() string {

@@ -85,6 +85,9 @@ func (w *Writer) WriteMessage(m *Message) error {
 	if !w.check.headDone || w.closed {
 		return w.fail(ErrUsage)
 	}
+	if m.Seq == 0 { // without a subject and a time it would be an end marker
+		return w.fail(w.check.corrupt(0, "message without a sequence"))
+	}
 	return w.write(appendEntry(w.scratch[:0], &entry{name: m.Subject, time: m.Time, seq: m.Seq, header: m.Header, payload: m.Payload}))
 }
 
