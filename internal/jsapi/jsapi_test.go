@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -156,7 +157,7 @@ func TestListsHaveSeveralPages(t *testing.T) {
 		if _, err := c.CreateStream(ctx, cfg); err != nil {
 			t.Fatal(err)
 		}
-		cfg = object(t, fmt.Sprintf(`{"name":"C%03d","ack_policy":"explicit"}`, i))
+		cfg = object(t, fmt.Sprintf(`{"durable_name":"C%03d","ack_policy":"explicit"}`, i))
 		if _, err := c.CreateConsumer(ctx, "S000", cfg); err != nil {
 			t.Fatal(err)
 		}
@@ -406,5 +407,42 @@ func TestCodes(t *testing.T) {
 		if int(e.ErrCode) != code {
 			t.Errorf("%d is %q, which has %d", code, e.Description, e.ErrCode)
 		}
+	}
+}
+
+// TestDomainOverLeafnode reaches the hub's JetStream from a leaf that has its
+// own.
+func TestDomainOverLeafnode(t *testing.T) {
+	hub := startServer(t, func(o *server.Options) {
+		o.ServerName, o.JetStreamDomain, o.DontListen = "HUB", "hub", false
+		o.Host, o.Port = "127.0.0.1", -1
+		o.LeafNode.Host, o.LeafNode.Port = "127.0.0.1", -1
+	})
+	varz, err := hub.Varz(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf := startServer(t, func(o *server.Options) {
+		o.ServerName, o.JetStreamDomain = "LEAF", "leaf"
+		u := &url.URL{Scheme: "nats-leaf", Host: fmt.Sprintf("127.0.0.1:%d", varz.LeafNode.Port)}
+		o.LeafNode.Remotes = []*server.RemoteLeafOpts{{URLs: []*url.URL{u}}}
+	})
+	waitFor(t, func() bool { return leaf.NumLeafNodes() == 1 && hub.NumLeafNodes() == 1 })
+	nc := connect(t, leaf)
+	far, near := newClient(t, nc, Options{Domain: "hub"}), newClient(t, nc, Options{})
+	var info *StreamInfo
+	waitFor(t, func() (ok bool) { // the leaf has to hear of the hub's API first
+		var err error
+		info, err = far.CreateStream(t.Context(), object(t, `{"name":"S","storage":"memory"}`))
+		return !Temporary(err)
+	})
+	if info == nil || info.Name() != "S" {
+		t.Fatalf("created %+v", info)
+	}
+	if _, err := near.StreamInfo(t.Context(), "S"); !IsCode(err, CodeStreamNotFound) {
+		t.Errorf("the leaf's own JetStream: %v", err)
+	}
+	if got, err := far.StreamInfo(t.Context(), "S"); err != nil || got.Domain != "hub" {
+		t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -303,8 +303,8 @@ func (c *Client) StartSnapshot(ctx context.Context, stream string, req SnapshotR
 }
 
 // StartRestore announces an archive and returns the subject that takes its
-// chunks, each of which needs a reply subject. cfg may have another name than
-// stream only if it has none.
+// chunks, each of which needs a reply subject. The name in cfg must be that of
+// the stream, or absent.
 func (c *Client) StartRestore(ctx context.Context, stream string, cfg format.Object, state json.RawMessage) (deliverSubject string, err error) {
 	if err := checkToken("stream", stream); err != nil {
 		return "", err
