@@ -99,6 +99,9 @@ func (d *Dir) lock(path string) (*dirHold, error) {
 	case !ok:
 		return nil, nil
 	}
+	if err := d.step("check lock", file); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
 	mine, err := l.Stat()
 	if err == nil {
 		var there fs.FileInfo
