@@ -1,0 +1,269 @@
+package restore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jetkeep/jetkeep/format"
+	"github.com/jetkeep/jetkeep/internal/jsapi"
+)
+
+// activate makes a staged and checked stream live. Before its second step a
+// failure is rolled back; after it nothing is ever deleted, and a later run can
+// go on from where this one stopped.
+func (r *runner) activate(ctx context.Context) error {
+	if err := r.stillOurs(ctx); err != nil {
+		return r.undo(ctx, err)
+	}
+	live := r.p.mark(r.p.Config, stateActivating)
+	if err := r.update(ctx, live, func(m marker) bool { return m.ID == r.p.RestoreID && m.State == stateActivating }); err != nil {
+		if ctx.Err() == nil && isAPIError(err) && !jsapi.Temporary(err) {
+			return r.undo(ctx, err) // refused: the stream is still staged
+		}
+		return r.undecided(err)
+	}
+	return r.complete(ctx, r.p.Config)
+}
+
+// stillOurs reads the stream once more before it's activated.
+func (r *runner) stillOurs(ctx context.Context) error {
+	info, err := r.js.StreamInfo(ctx, r.name)
+	if err != nil {
+		return fmt.Errorf("stream %q before its activation: %w", r.name, err)
+	}
+	if m := markerOf(info.Config); m.ID != r.p.RestoreID || m.State != stateStaged {
+		return fmt.Errorf("stream %q: %w", r.name, ErrTakenOver)
+	}
+	c, err := parseConfig(r.p.Config)
+	if err != nil {
+		return err
+	}
+	list, err := r.js.Streams(ctx)
+	if err != nil {
+		return fmt.Errorf("listing streams: %w", err)
+	}
+	p := &planner{Plan: r.p}
+	for _, s := range list.Streams {
+		if s.Name() != r.name {
+			p.others = append(p.others, s)
+		}
+	}
+	if found := p.overlaps(c.Subjects); len(found) > 0 {
+		return fmt.Errorf("another stream has taken the subjects meanwhile: %s", found[0])
+	}
+	return nil
+}
+
+// update changes the stream's configuration. An update without an answer is
+// settled by reading what the configuration is now.
+func (r *runner) update(ctx context.Context, cfg format.Object, done func(marker) bool) (err error) {
+	for n := range 6 {
+		if _, err = r.js.UpdateStream(ctx, cfg); err == nil {
+			return nil
+		}
+		if !jsapi.Temporary(err) || ctx.Err() != nil {
+			return fmt.Errorf("updating stream %q: %w", r.name, err)
+		}
+		if info, ierr := r.js.StreamInfo(ctx, r.name); ierr == nil && done(markerOf(info.Config)) {
+			return nil
+		}
+		if serr := sleep(ctx, time.Second<<n/2); serr != nil {
+			return serr
+		}
+	}
+	return fmt.Errorf("updating stream %q: %w", r.name, err)
+}
+
+// complete gives the consumers their own state back and takes the marker off.
+func (r *runner) complete(ctx context.Context, final format.Object) error {
+	if err := r.wakeConsumers(ctx); err != nil {
+		return r.undecided(err)
+	}
+	if err := r.update(ctx, final, func(m marker) bool { return m.ID == "" }); err != nil {
+		return r.undecided(err)
+	}
+	return nil
+}
+
+// wakeConsumers undoes what staging changed in the consumers.
+func (r *runner) wakeConsumers(ctx context.Context) error {
+	list, err := retried(ctx, func() (*jsapi.ConsumerList, error) { return r.js.Consumers(ctx, r.name) })
+	if err != nil {
+		return fmt.Errorf("listing the consumers of stream %q: %w", r.name, err)
+	}
+	for _, info := range list.Consumers {
+		cfg, until, staged, err := unstaged(info)
+		if err != nil {
+			return err
+		}
+		if !staged {
+			continue
+		}
+		if err := r.wake(ctx, info.Name, cfg, until); err != nil {
+			return fmt.Errorf("consumer %q of stream %q: %w", info.Name, r.name, err)
+		}
+	}
+	if len(list.Missing) > 0 {
+		return fmt.Errorf("consumers of stream %q don't answer: %v", r.name, list.Missing)
+	}
+	return nil
+}
+
+// wake ends a consumer's pause before its marker goes, so that an interrupted
+// run is found at the marker.
+func (r *runner) wake(ctx context.Context, name string, cfg format.Object, until time.Time) error {
+	var deliver string
+	_ = cfg.Get("deliver_subject", &deliver)
+	if !r.p.clone || deliver == "" {
+		if _, err := retried(ctx, func() (any, error) {
+			return nil, r.js.PauseConsumer(ctx, r.name, name, until)
+		}); err != nil {
+			return err
+		}
+	}
+	_, err := retried(ctx, func() (*jsapi.ConsumerInfo, error) { return r.js.UpdateConsumer(ctx, r.name, cfg) })
+	if jsapi.IsCode(err, jsapi.CodeConsumerDoesNotExist, jsapi.CodeConsumerNotFound) {
+		return nil // its own threshold has run out already
+	}
+	return err
+}
+
+// retried repeats a request that may succeed a little later.
+func retried[T any](ctx context.Context, f func() (T, error)) (v T, err error) {
+	for n := range 6 {
+		if v, err = f(); err == nil || !jsapi.Temporary(err) {
+			return v, err
+		}
+		if serr := sleep(ctx, time.Second<<n/2); serr != nil {
+			return v, serr
+		}
+	}
+	return v, err
+}
+
+// undecided is what remains when an activation can't go on.
+func (r *runner) undecided(err error) error {
+	return &LeftBehind{Stream: r.name, Err: err,
+		What: fmt.Sprintf("stream %q holds all its messages and is partly activated; run the same restore again to finish it", r.name)}
+}
+
+// resume finishes an interrupted activation.
+func (r *runner) resume(ctx context.Context) (*Result, error) {
+	info, err := r.js.StreamInfo(ctx, r.name)
+	if err != nil {
+		return nil, fmt.Errorf("stream %q: %w", r.name, err)
+	}
+	if m := markerOf(info.Config); m.State != stateActivating || m.Backup != r.p.backupName() {
+		return nil, fmt.Errorf("stream %q: %w", r.name, ErrTakenOver)
+	}
+	final := info.Config.Clone()
+	cleanMetadata(&final)
+	if err := r.complete(ctx, final); err != nil {
+		return nil, err
+	}
+	info, err = r.js.StreamInfo(ctx, r.name)
+	if err != nil {
+		return nil, fmt.Errorf("stream %q: %w", r.name, err)
+	}
+	return &Result{Stream: r.name, Config: info.Config, State: info.State, Consumers: info.State.ConsumerCount, Finished: true}, nil
+}
+
+// undo rolls a failed restore back and says what became of it. It doesn't stop
+// when the context has.
+func (r *runner) undo(ctx context.Context, cause error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 90*time.Second)
+	defer cancel()
+	meter := newMeter(r.p.o.Progress, PhaseRollBack, 0)
+	defer meter.stop()
+	if r.p.o.KeepFailed && r.begun {
+		return &LeftBehind{Stream: r.name, Err: cause,
+			What: fmt.Sprintf("the staged stream %q, as --keep-failed asks; `nats stream rm %s` removes it, and so does the next restore", r.name, r.name)}
+	}
+	if err := r.undoStaged(ctx); err != nil {
+		return &LeftBehind{Stream: r.name, Err: cause, What: err.Error()}
+	}
+	if r.replaced {
+		if err := r.putBack(ctx); err != nil {
+			return &LeftBehind{Stream: r.name, Err: cause, What: err.Error()}
+		}
+	}
+	var refused *Refused
+	if errors.As(cause, &refused) || errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return &TransferError{Stream: r.name, Err: cause}
+}
+
+// putBack creates the empty target again that was removed.
+func (r *runner) putBack(ctx context.Context) error {
+	cfg := r.p.existing.Config.Clone()
+	cleanMetadata(&cfg)
+	if _, err := retried(ctx, func() (*jsapi.StreamInfo, error) { return r.js.CreateStream(ctx, cfg) }); err != nil {
+		return fmt.Errorf("the empty stream %q was removed and couldn't be put back: %w", r.name, err)
+	}
+	return nil
+}
+
+// lookFor is how long a failed restore's stream may take to appear: in a
+// cluster it does so late.
+const lookFor = 7 * time.Second
+
+// undoStaged deletes the stream if it's the one that this run staged. An error
+// says what is left.
+func (r *runner) undoStaged(ctx context.Context) error {
+	if !r.begun {
+		return nil
+	}
+	wait := lookFor
+	if r.p.Target.Cluster == "" {
+		wait = 2 * time.Second
+	}
+	if !r.js.Conn().IsConnected() {
+		wait = time.Minute // the server drops the restore five seconds after we went
+	}
+	deadline := time.Now().Add(wait)
+	absent := false
+	for {
+		info, err := r.js.StreamInfo(ctx, r.name)
+		switch {
+		case err == nil && markerOf(info.Config).ID != r.p.RestoreID:
+			return fmt.Errorf("stream %q doesn't bear our marker: an application may have taken it over; look at it before you remove it", r.name)
+		case err == nil:
+			absent = false
+			if err := r.deleteOurs(ctx); err != nil {
+				return err
+			}
+			return nil
+		case jsapi.IsCode(err, jsapi.CodeStreamNotFound):
+			absent = true
+		}
+		if time.Now().After(deadline) {
+			if absent {
+				return nil
+			}
+			return fmt.Errorf("whether the staged stream %q still exists couldn't be found out (%w); run the same restore again, or remove it by `nats stream rm %s`", r.name, err, r.name)
+		}
+		if err := sleep(ctx, 300*time.Millisecond); err != nil {
+			return fmt.Errorf("the staged stream %q may be left; run the same restore again to remove it", r.name)
+		}
+	}
+}
+
+func (r *runner) deleteOurs(ctx context.Context) error {
+	_, err := retried(ctx, func() (any, error) {
+		err := r.js.DeleteStream(ctx, r.name)
+		if jsapi.IsCode(err, jsapi.CodeStreamNotFound) {
+			err = nil
+		}
+		return nil, err
+	})
+	if err == nil {
+		err = r.waitGone(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("the staged stream %q couldn't be removed (%w); run the same restore again, or remove it by `nats stream rm %s`", r.name, err, r.name)
+	}
+	return nil
+}

@@ -1,0 +1,198 @@
+package restore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jetkeep/jetkeep/format"
+	"github.com/jetkeep/jetkeep/internal/jsapi"
+	"github.com/jetkeep/jetkeep/internal/snapshot"
+)
+
+// check holds the staged stream against the plan, by figures that the server is
+// asked for anew: those in its answer to a restore aren't settled yet.
+func (r *runner) check(ctx context.Context) error {
+	meter := newMeter(r.p.o.Progress, PhaseCheck, 0)
+	defer meter.stop()
+	want := r.p.consumers(r.p.archive.Head)
+	info, err := r.settle(ctx, len(want))
+	if err != nil {
+		return err
+	}
+	diffs := r.compareState(info)
+	more, err := r.compareConsumers(ctx, want)
+	if err != nil {
+		return err
+	}
+	if diffs = append(diffs, more...); len(diffs) > 0 {
+		return &CheckError{Stream: r.name, Differences: diffs}
+	}
+	if r.p.o.FullCheck {
+		return r.fullCheck(ctx, meter)
+	}
+	return nil
+}
+
+// settle waits until every replica is current and every consumer has a leader.
+// In a cluster a restore is answered before that.
+func (r *runner) settle(ctx context.Context, consumers int) (*jsapi.StreamInfo, error) {
+	deadline := time.Now().Add(r.p.o.FinishTimeout)
+	for {
+		info, err := r.js.StreamInfo(ctx, r.name)
+		pending := ""
+		switch {
+		case err != nil && !jsapi.Temporary(err) && !jsapi.IsCode(err, jsapi.CodeStreamNotFound):
+			return nil, fmt.Errorf("looking at the staged stream %q: %w", r.name, err)
+		case err != nil:
+			pending = err.Error()
+		case markerOf(info.Config).ID != r.p.RestoreID:
+			return nil, fmt.Errorf("stream %q: %w", r.name, ErrTakenOver)
+		default:
+			pending = unsettled(info)
+		}
+		if pending == "" {
+			if pending, err = r.consumersUnsettled(ctx, info, consumers); err != nil {
+				return nil, err
+			}
+		}
+		if pending == "" {
+			return info, nil
+		}
+		if time.Now().After(deadline) {
+			return nil, fmt.Errorf("%w: the staged stream %q hasn't settled within %v: %s", ErrNoAnswer, r.name, r.p.o.FinishTimeout, pending)
+		}
+		if err := sleep(ctx, 250*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// unsettled says what a stream's replicas still lack.
+func unsettled(info *jsapi.StreamInfo) string {
+	if info.Cluster == nil {
+		return ""
+	}
+	if info.Cluster.Leader == "" {
+		return "no leader"
+	}
+	for _, f := range info.Cluster.Replicas {
+		if !f.Current || f.Offline || f.Lag > 0 {
+			return fmt.Sprintf("replica on %s isn't current", f.Name)
+		}
+	}
+	return ""
+}
+
+func (r *runner) consumersUnsettled(ctx context.Context, info *jsapi.StreamInfo, want int) (string, error) {
+	list, err := r.js.Consumers(ctx, r.name)
+	switch {
+	case jsapi.Temporary(err):
+		return err.Error(), nil
+	case err != nil:
+		return "", fmt.Errorf("listing the consumers of the staged stream %q: %w", r.name, err)
+	}
+	if len(list.Consumers) < want && info.Cluster != nil {
+		return fmt.Sprintf("%d of %d consumers answer", len(list.Consumers), want), nil
+	}
+	for _, c := range list.Consumers {
+		if c.Cluster != nil && c.Cluster.Leader == "" {
+			return fmt.Sprintf("consumer %s has no leader", c.Name), nil
+		}
+	}
+	return "", nil
+}
+
+// compareState compares counts and sequences. While the stream was loading,
+// further TTLs may have ended; scheduled messages may have fired.
+func (r *runner) compareState(info *jsapi.StreamInfo) (diffs []string) {
+	p, st, e := r.p, info.State, r.p.Expected
+	gone := p.scan.mayExpireBy(p.now().Add(2 * time.Second))
+	least := e.Messages - min(e.Messages, gone)
+	if e.Scheduled == 0 && (st.Messages > e.Messages || st.Messages < least) {
+		want := fmt.Sprint(e.Messages)
+		if gone > 0 {
+			want = fmt.Sprintf("%d to %d", least, e.Messages)
+		}
+		diffs = append(diffs, fmt.Sprintf("%d messages instead of %s", st.Messages, want))
+	}
+	if st.LastSeq != e.LastSeq && (e.Scheduled == 0 || st.LastSeq < e.LastSeq) {
+		diffs = append(diffs, fmt.Sprintf("last sequence %d instead of %d", st.LastSeq, e.LastSeq))
+	}
+	if st.FirstSeq != e.FirstSeq && (gone == 0 || st.FirstSeq < e.FirstSeq) && e.Scheduled == 0 {
+		diffs = append(diffs, fmt.Sprintf("first sequence %d instead of %d", st.FirstSeq, e.FirstSeq))
+	}
+	return diffs
+}
+
+// compareConsumers compares the consumers' positions with the archive's.
+func (r *runner) compareConsumers(ctx context.Context, want []format.Consumer) (diffs []string, err error) {
+	list, err := r.js.Consumers(ctx, r.name)
+	if err != nil {
+		return nil, fmt.Errorf("listing the consumers of the staged stream %q: %w", r.name, err)
+	}
+	have := map[string]*jsapi.ConsumerInfo{}
+	for _, c := range list.Consumers {
+		have[c.Name] = c
+	}
+	for _, k := range want {
+		c := have[k.Name]
+		if c == nil {
+			diffs = append(diffs, fmt.Sprintf("consumer %q is missing", k.Name))
+			continue
+		}
+		delete(have, k.Name)
+		var st format.ConsumerState
+		if err := k.State.Decode(&st); err != nil {
+			return nil, fmt.Errorf("consumer %q: %w", k.Name, err)
+		}
+		if c.Delivered != st.Delivered || c.AckFloor != st.AckFloor {
+			diffs = append(diffs, fmt.Sprintf("consumer %q stands at delivered %d, ack floor %d instead of %d, %d",
+				k.Name, c.Delivered.Stream, c.AckFloor.Stream, st.Delivered.Stream, st.AckFloor.Stream))
+		}
+		if uint64(c.NumAckPending) > uint64(len(st.Pending)) {
+			diffs = append(diffs, fmt.Sprintf("consumer %q has %d messages pending instead of %d", k.Name, c.NumAckPending, len(st.Pending)))
+		}
+	}
+	for name := range have {
+		diffs = append(diffs, fmt.Sprintf("consumer %q isn't in the backup", name))
+	}
+	return diffs, nil
+}
+
+// fullCheck takes a snapshot of the staged stream and compares it with the
+// backup entry by entry.
+func (r *runner) fullCheck(ctx context.Context, meter *meter) error {
+	live, err := snapshot.Start(ctx, r.js, snapshot.Options{
+		Stream: r.name, NoConsumers: true,
+		ChunkSize: 128 << 10, WindowSize: 8 << 20, Hold: 16 << 20, Idle: r.p.o.IdleTimeout,
+	})
+	if err != nil {
+		return fmt.Errorf("snapshot of the staged stream %q: %w", r.name, err)
+	}
+	defer live.Close()
+	archive, err := r.p.backup.Archive(ctx)
+	if err != nil {
+		return err
+	}
+	defer archive.Close()
+	diff, err := format.Compare(ctx, archive, live, format.CompareOptions{
+		Edit: r.p.edit(),
+		// What has expired by now may be missing.
+		Gone: func(m *format.Message) bool {
+			at, ok := m.ExpiresAt()
+			return ok && r.p.now().Add(2*time.Second).After(at)
+		},
+		Progress: func(m *format.Message) { meter.messages.Add(1); meter.bytes.Add(int64(m.Size())) },
+	})
+	if err != nil {
+		return fmt.Errorf("comparing the staged stream %q with its backup: %w", r.name, err)
+	}
+	if r.p.Expected.Scheduled > 0 {
+		diff.Extra = 0 // scheduled messages that fired
+	}
+	if diff.Total() > 0 {
+		return &CheckError{Stream: r.name, Differences: diff.Texts()}
+	}
+	return nil
+}

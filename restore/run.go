@@ -1,0 +1,321 @@
+package restore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/jetkeep/jetkeep/format"
+	"github.com/jetkeep/jetkeep/internal/jsapi"
+)
+
+// Result is what a restore led to.
+type Result struct {
+	Stream string `json:"stream"`
+	// Config and State of the stream as the server shows them in the end.
+	Config    format.Object `json:"config"`
+	State     format.State  `json:"state"`
+	Consumers int           `json:"consumers"`
+	// Expired messages were left out, since their TTL was over.
+	Expired uint64 `json:"expired"`
+	// Finished says that an earlier run's activation was completed, and nothing
+	// was sent.
+	Finished bool `json:"finished,omitempty"`
+	// Sent is how many bytes of archive went to the server.
+	Sent int64 `json:"sent"`
+	// Warnings about the outcome.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Run carries a plan out. On an error nothing is left behind, unless it's a
+// [*LeftBehind]; a plan with refusals is [*Refused] before anything is touched.
+func Run(ctx context.Context, nc *nats.Conn, p *Plan) (*Result, error) {
+	if bad := p.Refusals(); len(bad) > 0 {
+		return nil, &Refused{Stream: p.Target.Stream, Findings: bad}
+	}
+	js, err := p.o.client(nc)
+	if err != nil {
+		return nil, err
+	}
+	defer js.Close()
+	r := &runner{js: js, p: p, name: p.Target.Stream}
+	if p.Target.Existing == TargetActivating {
+		return r.resume(ctx)
+	}
+	if err := r.makeRoom(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.load(ctx); err != nil {
+		return nil, r.undo(ctx, err)
+	}
+	meter := newMeter(p.o.Progress, PhaseActivate, 0)
+	defer meter.stop()
+	if err := r.activate(ctx); err != nil {
+		return nil, err
+	}
+	return r.result(ctx)
+}
+
+// runner carries out one plan.
+type runner struct {
+	js   *jsapi.Client
+	p    *Plan
+	name string
+	// begun says that the server was asked to restore, so that something of ours
+	// may exist; replaced that an empty target was removed for it.
+	begun, replaced bool
+	sender          *sender
+	started         time.Time
+	expired         uint64
+	sent            int64
+}
+
+// makeRoom removes what an interrupted restore left, or an empty target.
+func (r *runner) makeRoom(ctx context.Context) error {
+	switch r.p.Target.Existing {
+	case TargetAbandoned:
+		return r.removeAbandoned(ctx)
+	case TargetEmpty:
+		return r.removeEmpty(ctx)
+	}
+	return nil
+}
+
+func (r *runner) removeAbandoned(ctx context.Context) error {
+	before := markerOf(r.p.existing.Config)
+	now, err := r.js.StreamInfo(ctx, r.name)
+	if err != nil {
+		return fmt.Errorf("stream %q: %w", r.name, err)
+	}
+	if m := markerOf(now.Config); m.ID != before.ID || m.State == stateActivating {
+		return fmt.Errorf("stream %q: %w", r.name, ErrTakenOver)
+	}
+	if err := r.js.DeleteStream(ctx, r.name); err != nil {
+		return fmt.Errorf("removing what restore %s left of stream %q: %w", before.ID, r.name, err)
+	}
+	return r.waitGone(ctx)
+}
+
+func (r *runner) removeEmpty(ctx context.Context) error {
+	now, err := r.js.StreamInfo(ctx, r.name)
+	if err != nil {
+		return fmt.Errorf("stream %q: %w", r.name, err)
+	}
+	if judge(now) != TargetEmpty || !now.Created.Equal(r.p.existing.Created) {
+		return &Refused{Stream: r.name, Findings: []Finding{{Check: "target", Level: Refusal,
+			Text: fmt.Sprintf("target stream not empty any more: %d messages", now.State.Messages)}}}
+	}
+	if err := r.js.DeleteStream(ctx, r.name); err != nil {
+		return fmt.Errorf("replacing the empty stream %q: %w", r.name, err)
+	}
+	r.replaced = true
+	if err := r.waitGone(ctx); err != nil {
+		return r.undo(ctx, err)
+	}
+	return nil
+}
+
+// waitGone waits until a deleted stream's name is free.
+func (r *runner) waitGone(ctx context.Context) error {
+	for n := 0; ; n++ {
+		_, err := r.js.StreamInfo(ctx, r.name)
+		if jsapi.IsCode(err, jsapi.CodeStreamNotFound) {
+			return nil
+		}
+		if n >= 20 {
+			return fmt.Errorf("stream %q was deleted and is still there", r.name)
+		}
+		if err := sleep(ctx, 250*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// load stages the stream and checks it. A stream that was deleted just before
+// can meet its own old files on the server, which removes them in the
+// background: that is tried once more.
+func (r *runner) load(ctx context.Context) error {
+	err := r.stage(ctx)
+	var store *StoreError
+	if errors.As(err, &store) && store.Seq == r.firstStored() {
+		if uerr := r.undoStaged(ctx); uerr != nil {
+			return err
+		}
+		if serr := sleep(ctx, 2*time.Second); serr != nil {
+			return serr
+		}
+		err = r.stage(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	return r.check(ctx)
+}
+
+// firstStored is the sequence of the first message that a restore stores: old
+// files make that one fail.
+func (r *runner) firstStored() uint64 { return r.p.scan.firstSeq }
+
+// stage has the server load the archive.
+func (r *runner) stage(ctx context.Context) error {
+	p := r.p
+	state := p.file.State
+	r.started = p.now()
+	subject, err := r.js.StartRestore(ctx, r.name, p.staged(), state)
+	if err != nil {
+		// A request without an answer may still begin a restore.
+		r.begun = r.begun || !isAPIError(err)
+		return r.refusedByServer(err)
+	}
+	r.begun = true
+	s, err := newSender(ctx, r.js, subject, p.o)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if err := r.send(ctx, s); err != nil {
+		s.abort(6 * time.Second)
+		return err
+	}
+	meter := newMeter(p.o.Progress, PhaseFinish, 0)
+	defer meter.stop()
+	return s.finish(p.o.FinishTimeout)
+}
+
+func isAPIError(err error) bool {
+	var api *jsapi.Error
+	return errors.As(err, &api)
+}
+
+// refusedByServer turns the server's refusal of a restore request, which comes
+// before any data, into one of preflight.
+func (r *runner) refusedByServer(err error) error {
+	var api *jsapi.Error
+	if !errors.As(err, &api) || jsapi.Temporary(err) {
+		return err
+	}
+	return &Refused{Stream: r.name, Findings: []Finding{{Check: "server", Level: Refusal, Text: "the server refuses: " + api.Error()}}}
+}
+
+// send sends the archive, with its head changed, and holds it against what the
+// plan read.
+func (r *runner) send(ctx context.Context, s *sender) error {
+	p := r.p
+	archive, err := p.backup.Archive(ctx)
+	if err != nil {
+		return err
+	}
+	defer archive.Close()
+	stop := context.AfterFunc(s.ctx, func() { archive.Close() }) // unblocks a stalled read
+	defer stop()
+	meter := newMeter(p.o.Progress, PhaseSend, p.rawTotal())
+	defer meter.stop()
+
+	var ins *format.Inspection
+	if p.Rewrite {
+		ins, err = r.rewrite(s, archive, meter)
+	} else {
+		ins, err = r.relay(s, archive, meter)
+	}
+	if cause := context.Cause(s.ctx); cause != nil && err != nil {
+		err = cause // not what it made of the archive
+	}
+	if err != nil {
+		return err
+	}
+	if ins.SHA256 != p.archive.SHA256 {
+		return fmt.Errorf("backup %s: %w: the archive has changed since the plan was made", p.Source.Location, format.ErrMismatch)
+	}
+	return nil
+}
+
+// counted counts what goes to the server.
+type counted struct {
+	s *sender
+	n *int64
+}
+
+func (c counted) Write(p []byte) (int, error) {
+	n, err := c.s.Write(p)
+	*c.n += int64(n)
+	return n, err
+}
+
+// relay passes the archive's blocks on as they are.
+func (r *runner) relay(s *sender, archive reader, meter *meter) (*format.Inspection, error) {
+	var head *format.Head
+	relay := format.NewRelay(counted{s, &r.sent}, func() (*format.Head, error) { return r.p.stagedHead(head) })
+	return format.Inspect(s.ctx, archive, format.InspectOptions{
+		OnHead:    func(h *format.Head) error { head = h; return nil },
+		OnMessage: func(*format.Message) error { meter.messages.Add(1); return nil },
+		OnBlock: func(b *format.Block) error {
+			meter.bytes.Add(int64(len(b.Data)))
+			return relay.Block(b)
+		},
+	})
+}
+
+type reader interface{ Read([]byte) (int, error) }
+
+// rewrite replays the archive into a new one.
+func (r *runner) rewrite(s *sender, archive reader, meter *meter) (*format.Inspection, error) {
+	w := format.NewWriter(counted{s, &r.sent})
+	edit := r.p.edit()
+	res, err := Replay(s.ctx, archive, &archiveStore{w: w}, ReplayOptions{
+		Now: r.p.now,
+		OnHead: func(h *format.Head) error {
+			staged, err := r.p.stagedHead(h)
+			if err != nil {
+				return err
+			}
+			return w.WriteHead(staged)
+		},
+		Edit: func(m *format.Message) error {
+			meter.messages.Add(1)
+			meter.bytes.Add(int64(m.Size()))
+			if edit == nil {
+				return nil
+			}
+			return edit(m)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.expired = res.Expired
+	return res.Inspection, w.Close()
+}
+
+// result describes the activated stream.
+func (r *runner) result(ctx context.Context) (*Result, error) {
+	e := r.p.Expected
+	info, err := r.js.StreamInfo(ctx, r.name)
+	for n := 0; err == nil && e.Lost > 0 && info.State.Messages > e.Kept && n < 40; n++ {
+		if err := sleep(ctx, 250*time.Millisecond); err != nil {
+			break
+		}
+		info, err = r.js.StreamInfo(ctx, r.name) // limits by age take a moment
+	}
+	res := &Result{Stream: r.name, Expired: r.expired, Sent: r.sent}
+	if err != nil {
+		res.Warnings = append(res.Warnings, fmt.Sprintf("the restored stream is active, and its state couldn't be read: %v", err))
+		return res, nil
+	}
+	res.Config, res.State, res.Consumers = info.Config, info.State, info.State.ConsumerCount
+	if lowest := e.Kept - min(e.Kept, r.p.scan.mayExpireBy(r.p.now())); e.Lost > 0 && (info.State.Messages > e.Kept || info.State.Messages < lowest) {
+		res.Warnings = append(res.Warnings, fmt.Sprintf("the target's limits were expected to keep %d messages, and the stream has %d", e.Kept, info.State.Messages))
+	}
+	return res, nil
+}
