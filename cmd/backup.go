@@ -73,10 +73,15 @@ func newBackupCommand(a *app) *cobra.Command {
 	return c
 }
 
+// validStream reports whether a stream can have a name.
+func validStream(name string) bool {
+	return name != "" && !strings.ContainsAny(name, " \t\r\n.*>/\\\x00")
+}
+
 // check refuses what contradicts itself.
 func (o *backupOptions) check(stream string) error {
 	switch {
-	case stream == "" || strings.ContainsAny(stream, " \t\r\n.*>/\\\x00"):
+	case !validStream(stream):
 		return usagef("%q can't be the name of a stream", stream)
 	case o.Output != "" && o.Repo.path != "":
 		return usagef("--repo and -o are two destinations: give one of them")
@@ -154,8 +159,7 @@ func explainBackup(err error, stream string, l *link) error {
 	if jsapi.IsCode(err, jsapi.CodeStreamNotFound) {
 		return fmt.Errorf("%w on %s: check the name (`nats stream ls` lists them), the account and the JetStream domain", err, l)
 	}
-	var api *jsapi.Error
-	if errors.As(err, &api) || isTransfer(err) || isUnreachable(err) {
+	if is[*jsapi.Error](err) || is[*backup.TransferError](err) || isUnreachable(err) {
 		return fmt.Errorf("%w (server %s)", err, l)
 	}
 	return err
@@ -193,8 +197,7 @@ func openDestination(o backupOptions, p *printer) (*destination, error) {
 func (d *destination) openRepository(o backupOptions) error {
 	path, err := repositoryPath(o.Repo, "")
 	if err != nil {
-		var u *usageError
-		if o.Repo.value() == "" && errors.As(err, &u) {
+		if o.Repo.value() == "" {
 			return usagef("no destination is named: give --repo (or set JETKEEP_REPO) or -o")
 		}
 		return err

@@ -6,6 +6,7 @@ import (
 	"github.com/jetkeep/jetkeep/backup"
 	"github.com/jetkeep/jetkeep/format"
 	"github.com/jetkeep/jetkeep/internal/jsapi"
+	"github.com/jetkeep/jetkeep/restore"
 	"github.com/jetkeep/jetkeep/verify"
 )
 
@@ -21,10 +22,14 @@ type errorLine struct {
 	// ServerCode is the JetStream API's error code.
 	ServerCode int `json:"server_code,omitempty"`
 	// Subject is the one that a permission is missing for.
-	Subject  string      `json:"subject,omitempty"`
-	Attempts int         `json:"attempts,omitempty"`
-	Left     string      `json:"left_behind,omitempty"`
-	Damage   *damageLine `json:"damage,omitempty"`
+	Subject  string `json:"subject,omitempty"`
+	Attempts int    `json:"attempts,omitempty"`
+	// Seq is the message that couldn't be stored.
+	Seq uint64 `json:"seq,omitempty"`
+	// LeftBehind says what remains of a failed restore.
+	LeftBehind string            `json:"left_behind,omitempty"`
+	Damage     *damageLine       `json:"damage,omitempty"`
+	Findings   []restore.Finding `json:"findings,omitempty"`
 }
 
 // damageLine says where an archive is damaged.
@@ -37,39 +42,46 @@ type damageLine struct {
 	LastGood  string `json:"last_good,omitempty"`
 }
 
+// newErrorLine gathers what the errors in the chain know.
 func newErrorLine(err error) errorLine {
 	l := errorLine{MessageType: "error", Code: exitCode(err), Message: oneLine(err)}
-	var unsound *verify.UnsoundError
-	if errors.As(err, &unsound) {
-		l.Stream, l.Location = unsound.Stream, unsound.Location
+	l.fromEngines(err)
+	if e, ok := errors.AsType[*streamError](err); ok {
+		l.Stream = e.stream
 	}
-	var transfer *backup.TransferError
-	if errors.As(err, &transfer) {
-		l.Stream, l.Attempts = transfer.Stream, transfer.Attempts
+	if e, ok := errors.AsType[*jsapi.Error](err); ok {
+		l.ServerCode = e.ErrCode
 	}
-	var about *streamError
-	if errors.As(err, &about) {
-		l.Stream = about.stream
+	if e, ok := errors.AsType[*jsapi.PermissionError](err); ok {
+		l.Subject = e.Subject
 	}
-	var api *jsapi.Error
-	if errors.As(err, &api) {
-		l.ServerCode = api.ErrCode
-	}
-	var denied *jsapi.PermissionError
-	if errors.As(err, &denied) {
-		l.Subject = denied.Subject
-	}
-	var left leaving
-	if errors.As(err, &left) {
-		l.Left = left.LeftBehind()
-	}
-	var d *format.DamageError
-	if errors.As(err, &d) {
+	if e, ok := errors.AsType[*format.DamageError](err); ok {
 		l.Damage = &damageLine{
-			Kind: d.Err.Error(), Reason: d.Reason, Offset: d.Offset, RawOffset: d.RawOffset, Seq: d.Seq, LastGood: d.LastGood,
+			Kind: e.Err.Error(), Reason: e.Reason, Offset: e.Offset, RawOffset: e.RawOffset, Seq: e.Seq, LastGood: e.LastGood,
 		}
 	}
 	return l
+}
+
+func (l *errorLine) fromEngines(err error) {
+	if e, ok := errors.AsType[*verify.UnsoundError](err); ok {
+		l.Stream, l.Location = e.Stream, e.Location
+	}
+	if e, ok := errors.AsType[*backup.TransferError](err); ok {
+		l.Stream, l.Attempts = e.Stream, e.Attempts
+	}
+	if e, ok := errors.AsType[*restore.TransferError](err); ok {
+		l.Stream = e.Stream
+	}
+	if e, ok := errors.AsType[*restore.Refused](err); ok {
+		l.Stream, l.Findings = e.Stream, e.Findings
+	}
+	if e, ok := errors.AsType[*restore.LeftBehindError](err); ok {
+		l.Stream, l.LeftBehind = e.Stream, e.What
+	}
+	if e, ok := errors.AsType[*restore.StoreError](err); ok {
+		l.Seq = e.Seq
+	}
 }
 
 // streamError names the stream that an error is about, for JSON.

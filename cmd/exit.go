@@ -13,6 +13,8 @@ import (
 	"github.com/jetkeep/jetkeep/internal/connect"
 	"github.com/jetkeep/jetkeep/internal/jsapi"
 	"github.com/jetkeep/jetkeep/internal/tarfile"
+	"github.com/jetkeep/jetkeep/restore"
+	"github.com/jetkeep/jetkeep/verify"
 )
 
 // The exit codes. docs/exit-codes.md has the same table.
@@ -72,22 +74,13 @@ func usagef(format string, args ...any) error {
 	return &usageError{fmt.Errorf(format, args...)}
 }
 
-// leaving is what errors of engines have that failed and left something behind.
-type leaving interface {
-	error
-	// LeftBehind says what it is.
-	LeftBehind() string
-}
-
 // leftBehind reports whether something has to be removed by hand.
 func leftBehind(err error) bool {
-	var l leaving
-	return errors.As(err, &l) && l.LeftBehind() != ""
+	return is[*restore.LeftBehindError](err) || errors.Is(err, backup.ErrLeftBehind)
 }
 
 // exitCode chooses the exit code for an error: the only place that does. The
-// order matters: a cause deep inside a failed transfer must not hide that it
-// was one.
+// order matters: what is said first hides what lies deeper.
 func exitCode(err error) int {
 	for _, c := range []struct {
 		code int
@@ -97,11 +90,16 @@ func exitCode(err error) int {
 		{exitLeftBehind, leftBehind},
 		{exitInterrupted, anyOf(errInterrupted)},
 		{exitUsage, isUsage},
+		{exitRefused, is[*restore.Refused]},
 		{exitConnection, isDenied},
+		{exitFailed, anyOf(backup.ErrNeedsV2, format.ErrV1, verify.ErrV1)},
 		{exitNotFound, isGone},
-		{exitTransfer, isTransfer},
+		// What a server sent damaged may arrive whole the next time.
+		{exitTransfer, is[*backup.TransferError]},
+		// What is damaged in a backup stays so.
 		{exitDamaged, isDamage},
-		{exitNotFound, anyOf(repo.ErrNoRepository, repo.ErrNoBackup, repo.ErrNotBackup)},
+		{exitTransfer, is[*restore.TransferError]},
+		{exitNotFound, isMissing},
 		{exitConnection, isUnreachable},
 		{exitInterrupted, anyOf(context.Canceled)},
 	} {
@@ -112,6 +110,12 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
+// is tests for a type of error.
+func is[T error](err error) bool {
+	_, ok := errors.AsType[T](err)
+	return ok
+}
+
 // anyOf tests for one of several sentinels.
 func anyOf(sentinels ...error) func(error) bool {
 	return func(err error) bool {
@@ -119,32 +123,28 @@ func anyOf(sentinels ...error) func(error) bool {
 	}
 }
 
-func isUsage(err error) bool {
-	var u *usageError
-	return errors.As(err, &u) || errors.Is(err, connect.ErrSettings)
-}
+func isUsage(err error) bool { return is[*usageError](err) || errors.Is(err, connect.ErrSettings) }
 
-// isDenied is about who may do what: trying again wouldn't help.
+// isDenied is about who may do what, and where: trying again wouldn't help.
 func isDenied(err error) bool {
-	var p *jsapi.PermissionError
-	return errors.As(err, &p) || errors.Is(err, connect.ErrAuth) || errors.Is(err, connect.ErrConnect)
+	return is[*jsapi.PermissionError](err) || errors.Is(err, connect.ErrAuth) || errors.Is(err, connect.ErrConnect)
 }
 
+// isGone is a stream that was deleted while it was backed up.
 func isGone(err error) bool {
-	return errors.Is(err, backup.ErrStreamGone) || jsapi.IsCode(err, jsapi.CodeStreamNotFound)
-}
-
-func isTransfer(err error) bool {
-	var t *backup.TransferError
-	return errors.As(err, &t)
+	return errors.Is(err, backup.ErrStreamGone) ||
+		is[*backup.TransferError](err) && jsapi.IsCode(err, jsapi.CodeStreamNotFound)
 }
 
 func isDamage(err error) bool {
-	var d *format.DamageError
-	if errors.As(err, &d) && !errors.Is(err, format.ErrV1) {
-		return true
-	}
-	return anyOf(format.ErrMismatch, repo.ErrDamaged, tarfile.ErrNotTar, tarfile.ErrTruncated)(err)
+	return is[*format.DamageError](err) || is[*restore.CheckError](err) ||
+		anyOf(format.ErrMismatch, repo.ErrDamaged, tarfile.ErrNotTar, tarfile.ErrTruncated)(err)
+}
+
+// isMissing is what the command line names and isn't there.
+func isMissing(err error) bool {
+	return anyOf(repo.ErrNoRepository, repo.ErrNoBackup, repo.ErrNotBackup)(err) ||
+		jsapi.IsCode(err, jsapi.CodeStreamNotFound)
 }
 
 // isUnreachable is a server that answers no JetStream request.

@@ -1,0 +1,186 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/jetkeep/jetkeep/format"
+	"github.com/jetkeep/jetkeep/internal/connect"
+	"github.com/jetkeep/jetkeep/internal/ui"
+	"github.com/jetkeep/jetkeep/restore"
+)
+
+type restoreOptions struct {
+	Repo       repoFlag
+	DryRun     bool
+	ConfigFile string
+	Check      string
+	ChunkSize  sizeValue
+	WindowSize sizeValue
+	Engine     restore.Options // what the flags set directly
+	Connection connect.Settings
+}
+
+func (o *restoreOptions) AddFlags(f *pflag.FlagSet) {
+	o.Repo.AddFlags(f)
+	f.BoolVarP(&o.DryRun, "dry-run", "n", false, "make the plan, print it, and touch nothing")
+	f.StringVar(&o.Engine.As, "as", "", "restore under another `name`; a KV bucket's or object store's subjects move with it")
+	f.StringVar(&o.ConfigFile, "config", "", "a JSON `file` with the stream configuration to use instead of the backup's")
+	f.StringSliceVar(&o.Engine.Subjects, "subjects", nil, "`subjects` to listen on instead of the configuration's")
+	f.IntVar(&o.Engine.Replicas, "replicas", 0, "number of replicas instead of the configuration's")
+	f.StringVar(&o.Engine.PlacementCluster, "placement-cluster", "", "place the stream in this `cluster`")
+	f.StringSliceVar(&o.Engine.PlacementTags, "placement-tag", nil, "place the stream on servers with this `tag` (repeatable; an empty one removes the placement)")
+	f.StringVar(&o.Engine.Storage, "storage", "", "file or memory, instead of the configuration's")
+	f.BoolVar(&o.Engine.NoConsumers, "no-consumers", false, "leave the consumers out")
+	f.BoolVar(&o.Engine.AcceptLoss, "accept-loss", false, "go on although the target's limits will remove messages")
+	f.BoolVar(&o.Engine.KeepFailed, "keep-failed", false, "keep the staged stream when the restore fails")
+	f.StringVar(&o.Check, "check", "state", "what is compared before the stream goes live: `state or full`")
+	o.ChunkSize, o.WindowSize = 256<<10, 8<<20
+	f.Var(&o.ChunkSize, "chunk-size", "bytes to send at once")
+	f.Var(&o.WindowSize, "window-size", "bytes on their way that aren't acknowledged yet")
+	f.DurationVar(&o.Engine.IdleTimeout, "idle-timeout", 30*time.Second, "fail when either side is silent for so long")
+	f.DurationVar(&o.Engine.FinishTimeout, "finish-timeout", 15*time.Minute, "give the server so long after the last byte, and its replicas to catch up")
+	jsonFlag(f)
+}
+
+func newRestoreCommand(a *app) *cobra.Command {
+	var o restoreOptions
+	c := &cobra.Command{
+		Use:   "restore STREAM[@ID] | DIR | - [flags]",
+		Short: "Restore a stream from a backup",
+		Long: "Restore one stream, whole or not at all.\n\n" +
+			"First a plan is made, with every check that can be made beforehand; --dry-run prints\n" +
+			"it and stops. Then the stream is loaded out of everyone's reach, compared with the\n" +
+			"backup, and made live in one step. A restore that fails or is interrupted leaves\n" +
+			"nothing behind. Stop applications first that create or update the stream when they\n" +
+			"start: they could take a staged stream over.\n\n" +
+			"The backup is named as for verify; - reads the tar that `backup -o -` writes.",
+		Example: "  jetkeep restore ORDERS --repo /backups --dry-run\n" +
+			"  jetkeep restore ORDERS --repo /backups\n" +
+			"  jetkeep restore ORDERS --repo /backups --as ORDERS_COPY --check full\n" +
+			"  jetkeep restore ./orders-before-upgrade --replicas 1",
+		Args: exactly(1, "restore takes one backup: a stream, a directory or -"),
+		RunE: func(c *cobra.Command, args []string) error { return runRestore(c.Context(), o, args[0], a.p) },
+	}
+	setHelp(c, []int{exitOK, exitFailed, exitUsage, exitNotFound, exitDamaged, exitRefused, exitConnection, exitTransfer, exitLeftBehind, exitInterrupted},
+		addGroup(c, "FLAGS", o.AddFlags), addGroup(c, "CONNECTION", o.Connection.AddFlags))
+	return c
+}
+
+// check refuses what contradicts itself.
+func (o *restoreOptions) check() error {
+	e := &o.Engine
+	switch {
+	case o.Check != "state" && o.Check != "full":
+		return usagef("--check %q is neither state nor full", o.Check)
+	case e.Storage != "" && e.Storage != "file" && e.Storage != "memory":
+		return usagef("--storage %q is neither file nor memory", e.Storage)
+	case e.Replicas < 0 || e.Replicas > 5:
+		return usagef("--replicas %d isn't between 1 and 5", e.Replicas)
+	case e.As != "" && !validStream(e.As):
+		return usagef("--as %q can't be the name of a stream", e.As)
+	case o.ChunkSize < 1<<10 || o.ChunkSize > 64<<20:
+		return usagef("--chunk-size %s isn't between 1KiB and 64MiB", &o.ChunkSize)
+	case o.WindowSize < o.ChunkSize || o.WindowSize > 1<<30:
+		return usagef("--window-size %s isn't between the chunk size, %s, and 1GiB", &o.WindowSize, &o.ChunkSize)
+	case e.IdleTimeout < time.Second:
+		return usagef("--idle-timeout %v is below a second", e.IdleTimeout)
+	case e.FinishTimeout < time.Second:
+		return usagef("--finish-timeout %v is below a second", e.FinishTimeout)
+	}
+	return nil
+}
+
+// engine returns the engine's options.
+func (o *restoreOptions) engine(l *link) (restore.Options, error) {
+	e := o.Engine
+	e.Domain, e.APIPrefix, e.RequestTimeout = l.JS.Domain, l.JS.Prefix, l.JS.Timeout
+	t := l.target()
+	e.Server, e.Account, e.Context = t.Server, t.Account, t.Context
+	e.FullCheck = o.Check == "full"
+	e.ChunkSize, e.WindowSize = int(o.ChunkSize), int(o.WindowSize)
+	if o.ConfigFile == "" {
+		return e, nil
+	}
+	data, err := os.ReadFile(o.ConfigFile)
+	if err != nil {
+		return e, usagef("--config: %w", err)
+	}
+	cfg, err := format.ParseObject(data)
+	if err != nil {
+		return e, usagef("--config %s: %w", o.ConfigFile, err)
+	}
+	// A whole stream info, as `nats stream info --json` prints it, will do too.
+	if nested := cfg.Raw("config"); nested != nil && !cfg.Has("subjects") && !cfg.Has("storage") {
+		if cfg, err = format.ParseObject(nested); err != nil {
+			return e, usagef("--config %s: %w", o.ConfigFile, err)
+		}
+	}
+	e.Config = &cfg
+	return e, nil
+}
+
+func runRestore(ctx context.Context, o restoreOptions, arg string, p *printer) (err error) {
+	if err := o.check(); err != nil {
+		return err
+	}
+	src, err := openSource(ctx, p, arg, o.Repo)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	l, err := openLink(ctx, o.Connection, "restore")
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	engine, err := o.engine(l)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	plan, res, err := restoreSource(ctx, engine, src, l, o.DryRun, p)
+	if err != nil {
+		return explainRestore(err, l)
+	}
+	if o.DryRun {
+		return printPlan(p, plan)
+	}
+	return printRestore(p, newRestoreSummary(plan, res, time.Since(start)))
+}
+
+// restoreSource makes the plan and, unless it's a dry run, carries it out, with
+// progress. The plan of a dry run is no error, whatever it refuses.
+func restoreSource(ctx context.Context, engine restore.Options, src *source, l *link, dryRun bool, p *printer) (*restore.Plan, *restore.Result, error) {
+	name := src.Name
+	if engine.As != "" {
+		name = engine.As
+	}
+	bar := p.progress(name)
+	defer bar.Done()
+	engine.Progress = func(s restore.Progress) {
+		bar.Update(ui.Status{Phase: string(s.Phase), Bytes: s.Bytes, TotalBytes: s.Total, Messages: s.Messages})
+	}
+	plan, err := restore.Prepare(ctx, l.NC, src.Backup, engine)
+	if err != nil || dryRun {
+		return plan, nil, err
+	}
+	for _, f := range plan.Findings {
+		if f.Level == restore.Warning {
+			p.warn("%s", f.Text)
+		}
+	}
+	res, err := restore.Run(ctx, l.NC, plan)
+	return plan, res, err
+}
+
+// explainRestore adds where it failed.
+func explainRestore(err error, l *link) error {
+	return fmt.Errorf("%w (server %s)", err, l)
+}
