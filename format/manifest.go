@@ -206,6 +206,16 @@ type ConsumerFigures struct {
 	AckFloor  SequencePair `json:"ack_floor"`
 	// Pending counts messages delivered and not acknowledged.
 	Pending uint64 `json:"pending"`
+	// Live is what the server said of the consumer when the backup began. A
+	// cluster's archive holds less: it rolls consumers back to their ack floor.
+	Live *LiveConsumer `json:"live,omitempty"`
+}
+
+// LiveConsumer is a consumer's state on the server.
+type LiveConsumer struct {
+	Delivered  SequencePair `json:"delivered"`
+	AckFloor   SequencePair `json:"ack_floor"`
+	AckPending uint64       `json:"ack_pending"`
 }
 
 // SequencePair is a consumer's own sequence beside the stream's.
@@ -235,6 +245,9 @@ func ParseManifest(data []byte) (*Manifest, error) {
 	for _, o := range m.Objects {
 		if o.Key == "" || strings.ContainsAny(o.Key, `/\`) || o.Key[0] == '.' {
 			return nil, fmt.Errorf("%s: object key %q isn't a plain file name", ManifestName, o.Key)
+		}
+		if o.Bytes < 0 || o.RawBytes < 0 {
+			return nil, fmt.Errorf("%s: object %q has a negative size", ManifestName, o.Key)
 		}
 	}
 	return &m, nil

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -76,24 +75,23 @@ const ttlHeader = "Nats-TTL"
 // -1 for "never". It accepts what the server does: a Go duration of at least a
 // second, or a number of seconds.
 func MessageTTL(header []byte) (int64, error) {
-	if len(header) == 0 {
-		return 0, nil
-	}
-	v := HeaderValue(header, ttlHeader)
+	return parseTTL(HeaderValue(header, ttlHeader))
+}
+
+func parseTTL(v []byte) (int64, error) {
 	if len(v) == 0 {
 		return 0, nil
 	}
-	s := string(v)
-	if strings.EqualFold(s, "never") {
+	if bytes.EqualFold(v, []byte("never")) {
 		return -1, nil
 	}
-	if n, ok := parseSeconds(s); ok && s != "0" {
+	if n, ok := parseSeconds(v); ok && string(v) != "0" {
 		if n < 0 {
 			return 0, fmt.Errorf("%s %q is too large", ttlHeader, clip(v))
 		}
 		return n, nil
 	}
-	d, err := time.ParseDuration(s)
+	d, err := time.ParseDuration(string(v))
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("%s %q doesn't parse", ttlHeader, clip(v))
@@ -105,9 +103,8 @@ func MessageTTL(header []byte) (int64, error) {
 
 // parseSeconds reads a decimal number. One that is too large wraps around: as
 // on the server, which stores messages with such a TTL.
-func parseSeconds(s string) (n int64, ok bool) {
-	for i := range len(s) {
-		c := s[i]
+func parseSeconds(s []byte) (n int64, ok bool) {
+	for _, c := range s {
 		if c < '0' || c > '9' {
 			return 0, false
 		}

@@ -102,6 +102,8 @@ type walker struct {
 	ended     bool
 	lastSeq   uint64
 	lastName  string // last good entry before the messages
+	ttlText   []byte // the last Nats-TTL, and what it means
+	ttl       int64
 	figures   figureCounter
 	msg       Message
 }
@@ -328,17 +330,33 @@ func (w *walker) message(e *entry) error {
 		if err := checkHeader(m.Header); err != nil {
 			return w.corrupt(e.seq, err.Error())
 		}
-		ttl, err := MessageTTL(m.Header)
-		if err != nil {
+		if err := w.readTTL(m); err != nil {
 			return w.corrupt(e.seq, err.Error())
 		}
-		m.TTL = ttl
 	}
 	w.figures.message(m, w.lastSeq)
 	w.lastSeq = e.seq
 	if w.onMessage != nil {
 		return w.onMessage(m)
 	}
+	return nil
+}
+
+// readTTL sets the TTL of a message with headers. It remembers the last one,
+// since a stream's are mostly alike.
+func (w *walker) readTTL(m *Message) error {
+	v := HeaderValue(m.Header, ttlHeader)
+	if len(v) == 0 {
+		return nil
+	}
+	if !bytes.Equal(v, w.ttlText) {
+		ttl, err := parseTTL(v)
+		if err != nil {
+			return err
+		}
+		w.ttlText, w.ttl = append(w.ttlText[:0], v...), ttl
+	}
+	m.TTL = w.ttl
 	return nil
 }
 
