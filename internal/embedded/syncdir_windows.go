@@ -1,0 +1,4 @@
+package embedded
+
+// syncDir does nothing: Windows can't sync directories.
+func syncDir(string) error { return nil }
