@@ -60,4 +60,23 @@ func setRootHelp(root *cobra.Command) {
 	})
 }
 
-func helpWidth(w io.Writer) int { return max(40, min(100, ui.Width(w))) }
+func helpWidth(w io.Writer) int {
+	if watched, ok := w.(*watchedWriter); ok {
+		w = watched.w
+	}
+	return max(40, min(100, ui.Width(w)))
+}
+
+// watchedWriter keeps the first error, which cobra's help has no way to return.
+type watchedWriter struct {
+	w   io.Writer
+	err error
+}
+
+func (w *watchedWriter) Write(p []byte) (int, error) {
+	n, err := w.w.Write(p)
+	if w.err == nil {
+		w.err = err
+	}
+	return n, err
+}

@@ -32,9 +32,13 @@ func Run(ctx context.Context, args []string, std Streams, b Build) int {
 	root := newRootCommand(&app{p: p, build: b})
 	root.SetArgs(args)
 	root.SetIn(std.In)
-	root.SetOut(std.Out)
+	out := &watchedWriter{w: std.Out} // for help texts
+	root.SetOut(out)
 	root.SetErr(std.Err)
 	err := root.ExecuteContext(ctx)
+	if err == nil && out.err != nil {
+		err = &outputError{err: out.err}
+	}
 	if err == nil {
 		return exitOK
 	}

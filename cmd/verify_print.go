@@ -54,7 +54,7 @@ func writeReport(w io.Writer, r *verify.Report, name string) {
 	}...)
 	table(w, rows)
 	for _, s := range f.Subject.Top[:min(len(f.Subject.Top), subjectsShown)] {
-		fmt.Fprintf(w, "    %10s  %s\n", ui.Count(s.Messages), ui.Printable(s.Subject))
+		fmt.Fprintf(w, "    %10s  %s\n", ui.Count(s.Messages), ui.Name(s.Subject))
 	}
 	writeConsumers(w, f.Consumers)
 	for _, n := range r.Notes {
@@ -98,7 +98,7 @@ func largest(l *format.LargestMsg) string {
 	if l == nil {
 		return ""
 	}
-	return fmt.Sprintf("%s, sequence %s on %s", ui.Size(l.Bytes), ui.Count(l.Seq), ui.Printable(l.Subject))
+	return fmt.Sprintf("%s, sequence %s on %s", ui.Size(l.Bytes), ui.Count(l.Seq), ui.Name(l.Subject))
 }
 
 func ttlText(t format.TTLFigures, expired uint64) string {
@@ -130,7 +130,7 @@ func writeConsumers(w io.Writer, list []format.ConsumerFigures) {
 			fmt.Fprintf(w, "    … and %d more (--json has them)\n", len(list)-i)
 			return
 		}
-		fmt.Fprintf(w, "    %s: %s, delivered to %s, acknowledged to %s, %s pending\n", ui.Printable(c.Name), consumerKind(c),
+		fmt.Fprintf(w, "    %s: %s, delivered to %s, acknowledged to %s, %s pending\n", ui.Name(c.Name), consumerKind(c),
 			ui.Count(c.Delivered.Stream), ui.Count(c.AckFloor.Stream), ui.Count(c.Pending))
 	}
 }

@@ -89,13 +89,19 @@ func Time(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05 UTC")
 }
 
-// Printable makes text from a stream's data fit for a terminal: control and
-// invalid characters are escaped, and what is too long is cut.
-func Printable(s string) string {
-	const most = 200
+// Name is Printable for a name out of a stream's data, which is cut when it's
+// too long: subjects may have 64 KiB.
+func Name(s string) string {
+	const most = 120
 	if len(s) > most {
-		s = s[:most] + "…"
+		s = strings.ToValidUTF8(s[:most], "") + "…"
 	}
+	return Printable(s)
+}
+
+// Printable makes text fit for a terminal: control and invalid characters are
+// escaped.
+func Printable(s string) string {
 	q := strconv.Quote(s)
 	if q = q[1 : len(q)-1]; !strings.Contains(q, `\`) {
 		return q
