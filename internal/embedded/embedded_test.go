@@ -361,7 +361,8 @@ func TestLargestMessage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := context.Background()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
 	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "LARGE"}); err != nil {
 		t.Fatal(err)
 	}

@@ -190,7 +190,7 @@ func deleteSome(t testing.TB, s jetstream.Stream, first uint64, n int) {
 //	fresh      nothing delivered
 //	pending    ten delivered, none acknowledged
 //	odd        thirty delivered, acknowledged out of order, gaps above the floor
-//	naked      delivered, refused and delivered again
+//	naked      five delivered, refused and delivered again
 //	filtered   on the subject of the last message, ten acknowledged
 //	paused     paused for a day
 //	push       a durable push consumer that nobody listens to
@@ -219,11 +219,20 @@ func FillConsumers(t testing.TB, nc *nats.Conn, stream string) {
 	}
 	create(jetstream.ConsumerConfig{Durable: "fresh", Description: "nothing yet"})
 	fetch(t, create(jetstream.ConsumerConfig{Durable: "pending"}), 10)
-	naked := create(jetstream.ConsumerConfig{Durable: "naked", MaxDeliver: 5})
-	for _, m := range fetch(t, naked, 5) {
+	// With its limit reached it can get nothing but what it has refused.
+	naked := create(jetstream.ConsumerConfig{Durable: "naked", MaxDeliver: 5, MaxAckPending: 5})
+	refused := fetch(t, naked, 5)
+	for _, m := range refused {
 		check(t, m.Nak())
 	}
-	fetch(t, naked, 5)
+	again, err := naked.Fetch(len(refused), jetstream.FetchMaxWait(patience))
+	check(t, err)
+	for m := range again.Messages() {
+		if meta, err := m.Metadata(); err != nil || meta.NumDelivered != 2 {
+			t.Fatalf("refused message came again as %+v, %v", meta, err)
+		}
+	}
+	check(t, again.Error())
 	last, err := s.GetMsg(ctx, s.CachedInfo().State.LastSeq, jetstream.WithGetMsgSubject(">"))
 	if err != nil {
 		last, err = s.GetMsg(ctx, s.CachedInfo().State.FirstSeq)
