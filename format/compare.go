@@ -61,12 +61,13 @@ func (d *Differences) note(count *uint64, m *Message, what string) {
 // Compare reads two archives side by side and compares their messages: subject,
 // time, header and payload at each sequence. Both are inspected; damage to
 // either is an error. Memory stays within a few blocks.
+//
+// After an error b may be in the middle of a last Read.
 func Compare(ctx context.Context, a, b io.Reader, o CompareOptions) (*Differences, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	d := &Differences{}
 	other := pull(ctx, b)
-	defer other.stop()
 	_, err := Inspect(ctx, a, InspectOptions{OnMessage: func(m *Message) error {
 		if o.Progress != nil {
 			o.Progress(m)
@@ -133,21 +134,21 @@ func differs(a, b *Message) string {
 // puller turns an inspection around: messages are asked for instead of handed
 // out.
 type puller struct {
+	ctx      context.Context // ends the inspection
 	messages chan *Message
 	taken    chan struct{}
-	quit     chan struct{}
-	done     chan struct{}
 	err      error // set before messages is closed
 	current  *Message
 	ended    bool
 }
 
 func pull(ctx context.Context, r io.Reader) *puller {
-	p := &puller{messages: make(chan *Message), taken: make(chan struct{}), quit: make(chan struct{}), done: make(chan struct{})}
+	p := &puller{ctx: ctx, messages: make(chan *Message), taken: make(chan struct{})}
 	go func() {
-		defer close(p.done)
 		defer close(p.messages)
-		_, p.err = Inspect(ctx, r, InspectOptions{OnMessage: p.offer})
+		if _, err := Inspect(ctx, r, InspectOptions{OnMessage: p.offer}); err != nil {
+			p.err = fmt.Errorf("the second archive: %w", err)
+		}
 	}()
 	return p
 }
@@ -157,25 +158,26 @@ func pull(ctx context.Context, r io.Reader) *puller {
 func (p *puller) offer(m *Message) error {
 	select {
 	case p.messages <- m:
-	case <-p.quit:
-		return context.Canceled
+	case <-p.ctx.Done():
+		return context.Cause(p.ctx)
 	}
 	select {
 	case <-p.taken:
 		return nil
-	case <-p.quit:
-		return context.Canceled
+	case <-p.ctx.Done():
+		return context.Cause(p.ctx)
 	}
 }
 
 // peek returns the next message, or nil at the end of a sound archive.
 func (p *puller) peek() (*Message, error) {
 	if p.current == nil && !p.ended {
-		m, ok := <-p.messages
-		if !ok {
-			p.ended = true
+		select {
+		case m, ok := <-p.messages:
+			p.current, p.ended = m, !ok
+		case <-p.ctx.Done():
+			return nil, context.Cause(p.ctx)
 		}
-		p.current = m
 	}
 	if p.ended {
 		return nil, p.err
@@ -185,7 +187,8 @@ func (p *puller) peek() (*Message, error) {
 
 func (p *puller) advance() {
 	p.current = nil
-	p.taken <- struct{}{}
+	select {
+	case p.taken <- struct{}{}:
+	case <-p.ctx.Done():
+	}
 }
-
-func (p *puller) stop() { close(p.quit) }
