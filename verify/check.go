@@ -169,6 +169,9 @@ func (c *checker) result(ins *format.Inspection) *Report {
 	if m := c.b.Manifest; m != nil {
 		r.ID, r.Taken, r.BackupFileSHA256 = m.ID, taken(m), m.BackupFileSHA256
 		r.NoConsumers, r.MissingConsumers = m.NoConsumers, m.MissingConsumers
+		for i, c := range m.Figures.Consumers { // the same ones: they have been compared
+			r.Figures.Consumers[i].Live = c.Live
+		}
 	}
 	r.Notes = notes(r)
 	return r

@@ -88,6 +88,7 @@ func figureMap(f format.Figures) (map[string]json.RawMessage, error) {
 	f.Consumers = slices.Clone(f.Consumers)
 	for i := range f.Consumers {
 		f.Consumers[i].Paused = false // true only until the pause ends
+		f.Consumers[i].Live = nil     // no archive holds it
 	}
 	data, err := json.Marshal(f)
 	if err != nil {

@@ -18,6 +18,12 @@ func notes(r *Report) []string {
 	if r.NoConsumers {
 		note("consumers were left out on purpose (--no-consumers)")
 	}
+	for _, c := range r.Figures.Consumers {
+		if l := c.Live; l != nil && l.Delivered.Stream > c.Delivered.Stream {
+			note("consumer %q had got up to sequence %d and is at %d in the archive (a cluster's goes back to the ack floor): some of what it acknowledged comes again",
+				c.Name, l.Delivered.Stream, c.Delivered.Stream)
+		}
+	}
 	if u := r.Uncovered; u != nil {
 		first := u.Subjects[0]
 		note("%d messages are on subjects that the configuration doesn't cover, such as %q (%d): the stream's subjects were changed", u.Messages, first.Subject, first.Messages)
