@@ -117,7 +117,10 @@ func (p *Progress) Update(s Status) {
 	}
 	now := p.now()
 	if s.Phase != p.phase {
-		p.phase, p.phased = s.Phase, now
+		if p.phase != "" { // the first one began with the run
+			p.phased = now
+		}
+		p.phase = s.Phase
 	}
 	if !p.due(now) {
 		return
