@@ -24,6 +24,10 @@ type Options struct {
 	// Server, Account and Context label the target in the plan.
 	Server, Account, Context string
 
+	// System is a connection of the system account, which shows what a plain
+	// account can't see: the servers' versions, tags and room. It may be nil.
+	System *nats.Conn
+
 	// As restores under another name. A KV bucket's or object store's subjects
 	// move with it.
 	As string
@@ -136,7 +140,12 @@ type Plan struct {
 	scan     *scan
 	rename   *bucketRename // nil but for a bucket under another name
 	existing *jsapi.StreamInfo
-	clone    bool
+	// clone says that the stream that was backed up still exists, beside the
+	// one to be restored.
+	clone bool
+	// nameless are the messages, in ascending order, whose source header loses
+	// its origin's identity.
+	nameless []uint64
 	skew     time.Duration
 	o        Options
 }
@@ -226,7 +235,8 @@ func Prepare(ctx context.Context, nc *nats.Conn, b *repo.Backup, o Options) (*Pl
 		return nil, err
 	}
 	defer js.Close()
-	p := &planner{js: js, Plan: &Plan{RestoreID: newID(), backup: b, o: o}}
+	p := &planner{js: js, Plan: &Plan{RestoreID: newID(), backup: b, o: o}, meter: newMeter(o.Progress)}
+	defer p.meter.stop()
 	if err := p.readSource(ctx); err != nil {
 		return nil, err
 	}
@@ -263,6 +273,7 @@ func newID() string {
 type planner struct {
 	*Plan
 	js      *jsapi.Client
+	meter   *meter
 	account *jsapi.AccountInfo
 	others  []*jsapi.StreamInfo // the account's other streams
 	own     bool                // the configuration is the backup's own
@@ -306,7 +317,7 @@ func (p *planner) lookAtTarget(ctx context.Context) error {
 	info, err := p.js.StreamInfo(ctx, t.Stream)
 	switch {
 	case err == nil:
-		p.skew = clockSkew(asked, info.TimeStamp)
+		p.skew = clockSkew(asked, time.Now(), info.TimeStamp)
 		p.existing = info
 		t.Existing = judge(info)
 	case jsapi.IsCode(err, jsapi.CodeStreamNotFound):
@@ -318,32 +329,35 @@ func (p *planner) lookAtTarget(ctx context.Context) error {
 		return fmt.Errorf("account information: %w", err)
 	}
 	t.Domain = p.account.Domain
+	asked = time.Now()
 	list, err := p.js.Streams(ctx)
 	if err != nil {
 		return fmt.Errorf("listing streams: %w", err)
 	}
+	answered := time.Now()
 	for _, s := range list.Streams {
 		if s.Name() != t.Stream {
 			p.others = append(p.others, s)
 		}
-		if p.skew == 0 && !s.TimeStamp.IsZero() {
-			p.skew = clockSkew(time.Now(), s.TimeStamp)
+		if p.skew == 0 {
+			p.skew = clockSkew(asked, answered, s.TimeStamp)
 		}
 	}
 	return nil
 }
 
-// clockSkew is how far the server's clock is ahead; small differences are the
-// answer's way.
-func clockSkew(asked, said time.Time) time.Duration {
-	if said.IsZero() {
-		return 0
+// clockSkew is how far the clock of a server is ahead that said its time between
+// a question and the answer. Less than a second doesn't count.
+func clockSkew(asked, answered, said time.Time) time.Duration {
+	const leeway = time.Second
+	switch {
+	case said.IsZero():
+	case said.Before(asked.Add(-leeway)):
+		return said.Sub(asked)
+	case said.After(answered.Add(leeway)):
+		return said.Sub(answered)
 	}
-	d := said.Sub(asked)
-	if d.Abs() < time.Second {
-		return 0
-	}
-	return d
+	return 0
 }
 
 // judge says what an existing stream is to a restore.
@@ -376,15 +390,14 @@ func (p *planner) readArchive(ctx context.Context) error {
 }
 
 // pass reads the archive once.
-func (p *Plan) pass(ctx context.Context, o format.InspectOptions) (*format.Inspection, error) {
+func (p *planner) pass(ctx context.Context, o format.InspectOptions) (*format.Inspection, error) {
 	r, err := p.backup.Archive(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	meter := newMeter(p.o.Progress, PhasePlan, p.rawTotal())
-	defer meter.stop()
-	o.OnBlock = meter.block
+	p.meter.enter(PhasePlan, p.rawTotal())
+	o.OnBlock = p.meter.block
 	ins, err := format.Inspect(ctx, r, o)
 	if err != nil {
 		return nil, fmt.Errorf("backup %s: %w", p.Source.Location, err)

@@ -32,6 +32,9 @@ func (p *planner) preflight(ctx context.Context) error {
 	}
 	p.checkSizes(c)
 	p.checkStorage(c)
+	if err := p.checkPeers(ctx, c); err != nil {
+		return err
+	}
 	p.checkAccount(c)
 	p.checkLoss(c)
 	p.checkConsumers(c)
@@ -80,13 +83,10 @@ func versionAtLeast(version string, want ...int) bool {
 
 func (p *planner) checkServer(c config) {
 	v := p.Target.Version
-	switch {
-	case !versionAtLeast(v, 2, 15):
-		p.find("version", Refusal, "server %s is too old for a V2 archive: 2.15 or later is needed", v)
-	case p.Target.Cluster != "":
-		p.find("version", Unknown, "server %s takes V2 archives; what the cluster's other servers are, only the system account shows", v)
-	default:
+	if versionAtLeast(v, 2, 15) {
 		p.find("version", OK, "server %s takes V2 archives", v)
+	} else {
+		p.find("version", Refusal, "server %s is too old for a V2 archive: 2.15 or later is needed", v)
 	}
 	var need int
 	if raw := c.Metadata["_nats.req.level"]; raw != "" {
@@ -95,11 +95,8 @@ func (p *planner) checkServer(c config) {
 	if have := p.account.API.Level; need > have {
 		p.find("api-level", Refusal, "the configuration needs API level %d, the server has %d", need, have)
 	}
-	switch {
-	case c.Replicas > 1 && p.Target.Cluster == "":
+	if c.Replicas > 1 && p.Target.Cluster == "" {
 		p.find("replicas", Refusal, "num_replicas %d on a single server: use --replicas 1", c.Replicas)
-	case c.Replicas > 1:
-		p.find("replicas", Unknown, "num_replicas %d: whether cluster %q has as many servers with room, the server says when the restore begins", c.Replicas, p.Target.Cluster)
 	}
 	if c.Placement != nil && c.Placement.Cluster != "" && p.Target.Cluster != "" && c.Placement.Cluster != p.Target.Cluster {
 		p.find("placement", Unknown, "placement in cluster %q, and this is %q: use --placement-cluster to change it", c.Placement.Cluster, p.Target.Cluster)
@@ -148,7 +145,8 @@ func (p *planner) busy(ctx context.Context, m marker) (string, error) {
 	host, pid, _ := strings.Cut(m.Owner, "/")
 	self, _ := os.Hostname()
 	if n, err := strconv.Atoi(pid); err == nil && host == self {
-		if n != os.Getpid() && processAlive(n) {
+		_, ours := running.Load(m.ID)
+		if ours || n != os.Getpid() && processAlive(n) {
 			return "process " + pid + " on this machine", nil
 		}
 		return "", nil
@@ -218,22 +216,37 @@ func listCounts(counts map[string]uint64) string {
 // another name gives way: it stays on its private subject.
 func (p *planner) checkOverlap(c config) {
 	found := p.overlaps(c.Subjects)
-	if len(found) == 0 {
+	switch {
+	case len(found) == 0:
 		p.find("subject-overlap", OK, "no other stream of the account listens on the same subjects")
-		return
-	}
-	if p.o.As == "" || len(p.o.Subjects) > 0 {
+	case p.o.As == "" || len(p.o.Subjects) > 0:
 		p.find("subject-overlap", Refusal, "subjects overlap: %s", strings.Join(found, ", "))
 		return
+	default:
+		p.setClone()
+		p.Config.Set("subjects", []string{p.private()})
+		p.find("subject-overlap", Warning, "subjects overlap (%s): the clone %q takes no publishes but on %s; --subjects gives it subjects of its own", strings.Join(found, ", "), p.Target.Stream, p.private())
+		if still := p.overlaps([]string{p.private()}); len(still) > 0 {
+			p.find("subject-overlap", Refusal, "the private subject overlaps as well: %s", strings.Join(still, ", "))
+		}
+		return
 	}
+	beside := func(s *jsapi.StreamInfo) bool { return s.Name() == p.Source.Stream }
+	if p.o.As == "" || !slices.ContainsFunc(p.others, beside) {
+		return
+	}
+	p.setClone()
+	if len(c.Subjects) == 0 && len(c.Sources) > 0 { // without either it would listen on its name
+		p.Config.Set("subjects", []string{p.private()})
+	}
+}
+
+// setClone makes a stream harmless that lives beside the one that it was backed
+// up from, or one on the same subjects: what reaches out would come twice.
+func (p *planner) setClone() {
 	p.clone = true
-	p.Config.Set("subjects", []string{p.private()})
 	p.Config.Delete("sources", "republish")
-	p.find("subject-overlap", Warning, "subjects overlap (%s): the clone %q takes no publishes but on %s, it has no sources and no republish, and its push consumers stay paused; --subjects changes that",
-		strings.Join(found, ", "), p.Target.Stream, p.private())
-	if still := p.overlaps([]string{p.private()}); len(still) > 0 {
-		p.find("subject-overlap", Refusal, "the private subject overlaps as well: %s", strings.Join(still, ", "))
-	}
+	p.find("clone", Warning, "stream %q is a clone: it has no sources and no republish, and its push consumers stay paused", p.Target.Stream)
 }
 
 func (p *planner) overlaps(subjects []string) (found []string) {
@@ -303,7 +316,6 @@ func (p *planner) checkStorage(c config) {
 		}
 		p.find("storage", level, "%d bytes are needed for %d replicas; the account may hold %d, of which %d are taken", need, c.Replicas, room, taken)
 	}
-	p.find("server-storage", Unknown, "how much room the server's disk and memory have, only the system account shows; a restoring server needs memory of the order of the data (%d bytes)", p.scan.bytes)
 }
 
 // checkAccount holds the account's other limits against the stream.
@@ -392,7 +404,8 @@ func (p *planner) checkConsumers(c config) {
 			p.find("consumers", Warning, "the server listed consumers that the archive lacks: %s", strings.Join(m.MissingConsumers, ", "))
 		}
 	}
-	now := time.Now()
+	p.checkConsumerLimits(c, kept)
+	now := p.now()
 	for _, k := range kept {
 		var cfg struct {
 			Deliver string     `json:"deliver_subject"`
@@ -419,6 +432,30 @@ func (p *planner) checkConsumers(c config) {
 	}
 }
 
+// checkConsumerLimits holds the consumers against the stream's and the account's
+// limits: the server tells only when it comes to them.
+func (p *planner) checkConsumerLimits(c config, consumers []format.Consumer) {
+	most := c.ConsumerLimit.MaxAckPending
+	if t, _, ok := p.tier(c); ok && t.Limits.MaxAckPending > 0 && (most <= 0 || t.Limits.MaxAckPending < most) {
+		most = t.Limits.MaxAckPending
+	}
+	for _, k := range consumers {
+		var cfg struct {
+			MaxAckPending int           `json:"max_ack_pending"`
+			Threshold     time.Duration `json:"inactive_threshold"`
+		}
+		if k.Config.Decode(&cfg) != nil {
+			continue // the server will say so
+		}
+		if most > 0 && cfg.MaxAckPending > most {
+			p.find("consumers", Refusal, "consumer %q has max_ack_pending %d, and the stream or the account allows %d", k.Name, cfg.MaxAckPending, most)
+		}
+		if limit := c.ConsumerLimit.InactiveThreshold; limit > 0 && cfg.Threshold > limit {
+			p.find("consumers", Refusal, "consumer %q has inactive_threshold %v, and consumer_limits allow %v", k.Name, cfg.Threshold, limit)
+		}
+	}
+}
+
 // checkDuplicates says whether a message id could be accepted a second time.
 func (p *planner) checkDuplicates(c config) {
 	if p.scan.recentIDs == 0 {
@@ -441,15 +478,17 @@ func (p *planner) checkSchedules(config) {
 func (p *planner) checkOrigins(ctx context.Context, c config) {
 	if c.Mirror != nil {
 		p.find("staging", Warning, "a mirror can't be added to a stream later, so it is restored directly instead of being staged first")
-		p.checkOrigin(ctx, "mirror", c.Mirror, p.archive.Head.State.LastSeq)
+		p.findOrigin(ctx, "mirror", c.Mirror, p.archive.Head.State.LastSeq)
 	}
 	for _, s := range c.Sources {
-		p.checkOrigin(ctx, "source", s, 0)
+		p.checkSource(ctx, s)
 	}
+	p.checkReaders()
 }
 
-func (p *planner) checkOrigin(ctx context.Context, kind string, o *origin, lastSeq uint64) {
-	if len(o.External) > 0 && string(o.External) != "null" {
+// findOrigin looks for an origin that should have messages up to a sequence.
+func (p *planner) findOrigin(ctx context.Context, kind string, o *origin, lastSeq uint64) {
+	if o.external() {
 		p.find(kind, Unknown, "its %s %q is in another account or domain", kind, o.Name)
 		return
 	}
