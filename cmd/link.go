@@ -29,8 +29,8 @@ func openLink(ctx context.Context, s connect.Settings, verb string) (*link, erro
 		return nil, err
 	}
 	defer js.Close()
-	if name, _, err := js.Account(ctx); err == nil { // a user may lack this permission
-		l.Account = name
+	if u, err := js.UserInfo(ctx); err == nil { // a user may lack this permission
+		l.Account = u.Account
 	}
 	if err := context.Cause(ctx); err != nil {
 		c.Close()

@@ -2,8 +2,11 @@ package jsapi
 
 import (
 	"context"
+	"slices"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/jetkeep/jetkeep/internal/subject"
 )
 
 // AccountInfo is what an account uses of JetStream, and what it may.
@@ -55,22 +58,46 @@ func (c *Client) AccountInfo(ctx context.Context) (*AccountInfo, error) {
 	return &info, nil
 }
 
-// Account asks which account and user the connection belongs to. This isn't
-// part of the JetStream API, and a user may lack the permission for it.
-func (c *Client) Account(ctx context.Context) (account, user string, err error) {
-	const subject = "$SYS.REQ.USER.INFO"
-	answer, err := c.exchange(ctx, nats.NewMsg(subject))
+// UserInfo is what a server says of a connection's user.
+type UserInfo struct {
+	Account string `json:"account"`
+	User    string `json:"user"`
+	// Permissions are nil when everything is allowed.
+	Permissions *struct {
+		Publish   *Permission `json:"publish"`
+		Subscribe *Permission `json:"subscribe"`
+	} `json:"permissions"`
+}
+
+// Permission lists subjects; nil allows all of them. Without an allow list
+// everything is allowed that isn't denied.
+type Permission struct {
+	Allow []string `json:"allow"`
+	Deny  []string `json:"deny"`
+}
+
+// Allows reports whether a subject may be used.
+func (p *Permission) Allows(s string) bool {
+	if p == nil {
+		return true
+	}
+	matches := func(filter string) bool { return subject.Match(filter, s) }
+	return (len(p.Allow) == 0 || slices.ContainsFunc(p.Allow, matches)) && !slices.ContainsFunc(p.Deny, matches)
+}
+
+// UserInfo asks who the connection's user is and what it may do. This isn't part
+// of the JetStream API, and a user may lack the permission for it.
+func (c *Client) UserInfo(ctx context.Context) (*UserInfo, error) {
+	const call = "$SYS.REQ.USER.INFO"
+	answer, err := c.exchange(ctx, nats.NewMsg(call))
 	if err != nil {
-		return "", "", err
+		return nil, err
 	}
 	var resp struct {
-		Data struct {
-			Account string `json:"account"`
-			User    string `json:"user"`
-		} `json:"data"`
+		Data UserInfo `json:"data"`
 	}
-	if err := decode(answer, subject, &resp); err != nil {
-		return "", "", err
+	if err := decode(answer, call, &resp); err != nil {
+		return nil, err
 	}
-	return resp.Data.Account, resp.Data.User, nil
+	return &resp.Data, nil
 }

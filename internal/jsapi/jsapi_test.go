@@ -244,9 +244,9 @@ func TestAccount(t *testing.T) {
 	if a.Streams != 1 || a.Domain != "hub" || a.API.Level == 0 || a.Limits.MaxStreams != -1 || a.ReservedStorage != 1000 {
 		t.Errorf("account %+v", a)
 	}
-	account, _, err := c.Account(ctx)
-	if err != nil || account != "$G" {
-		t.Errorf("account %q, %v", account, err)
+	user, err := c.UserInfo(ctx)
+	if err != nil || user.Account != "$G" {
+		t.Errorf("user %+v, %v", user, err)
 	}
 	if _, err := New(c.Conn(), Options{Domain: "a", Prefix: "b"}); err == nil {
 		t.Error("domain and prefix together")
