@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jetkeep/jetkeep/format"
@@ -14,9 +15,12 @@ import (
 // failure is rolled back; after it nothing is ever deleted, and a later run can
 // go on from where this one stopped.
 func (r *runner) activate(ctx context.Context) error {
+	r.meter.enter(PhaseActivate, 0)
 	if err := r.stillOurs(ctx); err != nil {
 		return r.undo(ctx, err)
 	}
+	ctx, stop := lingering(ctx, activationGrace)
+	defer stop()
 	live := r.p.mark(r.p.Config, stateActivating)
 	if err := r.update(ctx, live, func(m marker) bool { return m.ID == r.p.RestoreID && m.State == stateActivating }); err != nil {
 		if ctx.Err() == nil && isAPIError(err) && !jsapi.Temporary(err) {
@@ -29,7 +33,7 @@ func (r *runner) activate(ctx context.Context) error {
 
 // stillOurs reads the stream once more before it's activated.
 func (r *runner) stillOurs(ctx context.Context) error {
-	info, err := r.js.StreamInfo(ctx, r.name)
+	info, err := r.info(ctx)
 	if err != nil {
 		return fmt.Errorf("stream %q before its activation: %w", r.name, err)
 	}
@@ -40,7 +44,7 @@ func (r *runner) stillOurs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	list, err := r.js.Streams(ctx)
+	list, err := retried(ctx, func() (*jsapi.StreamList, error) { return r.js.Streams(ctx) })
 	if err != nil {
 		return fmt.Errorf("listing streams: %w", err)
 	}
@@ -89,26 +93,33 @@ func (r *runner) complete(ctx context.Context, final format.Object) error {
 
 // wakeConsumers undoes what staging changed in the consumers.
 func (r *runner) wakeConsumers(ctx context.Context) error {
-	list, err := retried(ctx, func() (*jsapi.ConsumerList, error) { return r.js.Consumers(ctx, r.name) })
-	if err != nil {
-		return fmt.Errorf("listing the consumers of stream %q: %w", r.name, err)
-	}
-	for _, info := range list.Consumers {
-		cfg, until, staged, err := unstaged(info)
+	for n := 0; ; n++ {
+		list, err := r.consumers(ctx)
 		if err != nil {
 			return err
 		}
-		if !staged {
-			continue
+		for _, info := range list.Consumers {
+			cfg, until, staged, err := unstaged(info)
+			if err != nil {
+				return err
+			}
+			if !staged {
+				continue
+			}
+			if err := r.wake(ctx, info.Name, cfg, until); err != nil {
+				return fmt.Errorf("consumer %q of stream %q: %w", info.Name, r.name, err)
+			}
 		}
-		if err := r.wake(ctx, info.Name, cfg, until); err != nil {
-			return fmt.Errorf("consumer %q of stream %q: %w", info.Name, r.name, err)
+		if len(list.Missing) == 0 {
+			return nil
+		}
+		if n >= 20 { // as after the loss of a leader, which another one follows
+			return fmt.Errorf("consumers of stream %q don't answer: %s", r.name, strings.Join(list.Missing, ", "))
+		}
+		if err := sleep(ctx, time.Second); err != nil {
+			return err
 		}
 	}
-	if len(list.Missing) > 0 {
-		return fmt.Errorf("consumers of stream %q don't answer: %v", r.name, list.Missing)
-	}
-	return nil
 }
 
 // wake ends a consumer's pause before its marker goes, so that an interrupted
@@ -130,6 +141,40 @@ func (r *runner) wake(ctx context.Context, name string, cfg format.Object, until
 	return err
 }
 
+// info asks for the stream, with patience.
+func (r *runner) info(ctx context.Context) (*jsapi.StreamInfo, error) {
+	return retried(ctx, func() (*jsapi.StreamInfo, error) { return r.js.StreamInfo(ctx, r.name) })
+}
+
+// consumers lists the stream's consumers, with patience.
+func (r *runner) consumers(ctx context.Context) (*jsapi.ConsumerList, error) {
+	list, err := retried(ctx, func() (*jsapi.ConsumerList, error) { return r.js.Consumers(ctx, r.name) })
+	if err != nil {
+		return nil, fmt.Errorf("listing the consumers of stream %q: %w", r.name, err)
+	}
+	return list, nil
+}
+
+// activationGrace is how long an activation goes on once it's interrupted. It
+// takes two requests a consumer: better done than left half-way.
+const activationGrace = 10 * time.Second
+
+// lingering returns a context that ends a while after its parent.
+func lingering(parent context.Context, grace time.Duration) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
+	stop := context.AfterFunc(parent, func() {
+		select {
+		case <-ctx.Done():
+		case <-time.After(grace):
+			cancel(context.Cause(parent))
+		}
+	})
+	return ctx, func() {
+		stop()
+		cancel(context.Canceled)
+	}
+}
+
 // retried repeats a request that may succeed a little later.
 func retried[T any](ctx context.Context, f func() (T, error)) (v T, err error) {
 	for n := range 6 {
@@ -145,13 +190,15 @@ func retried[T any](ctx context.Context, f func() (T, error)) (v T, err error) {
 
 // undecided is what remains when an activation can't go on.
 func (r *runner) undecided(err error) error {
-	return &LeftBehind{Stream: r.name, Err: err,
-		What: fmt.Sprintf("stream %q holds all its messages and is partly activated; run the same restore again to finish it", r.name)}
+	return &LeftBehindError{Stream: r.name, Err: err,
+		What: fmt.Sprintf("stream %q holds all its messages and may be partly activated; run the same restore again to finish it", r.name)}
 }
 
 // resume finishes an interrupted activation.
 func (r *runner) resume(ctx context.Context) (*Result, error) {
-	info, err := r.js.StreamInfo(ctx, r.name)
+	ctx, stop := lingering(ctx, activationGrace)
+	defer stop()
+	info, err := r.info(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("stream %q: %w", r.name, err)
 	}
@@ -163,11 +210,9 @@ func (r *runner) resume(ctx context.Context) (*Result, error) {
 	if err := r.complete(ctx, final); err != nil {
 		return nil, err
 	}
-	info, err = r.js.StreamInfo(ctx, r.name)
-	if err != nil {
-		return nil, fmt.Errorf("stream %q: %w", r.name, err)
-	}
-	return &Result{Stream: r.name, Config: info.Config, State: info.State, Consumers: info.State.ConsumerCount, Finished: true}, nil
+	res := r.result(context.WithoutCancel(ctx))
+	res.Finished = true
+	return res, nil
 }
 
 // undo rolls a failed restore back and says what became of it. It doesn't stop
@@ -175,18 +220,17 @@ func (r *runner) resume(ctx context.Context) (*Result, error) {
 func (r *runner) undo(ctx context.Context, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 90*time.Second)
 	defer cancel()
-	meter := newMeter(r.p.o.Progress, PhaseRollBack, 0)
-	defer meter.stop()
+	r.meter.enter(PhaseRollBack, 0)
 	if r.p.o.KeepFailed && r.begun {
-		return &LeftBehind{Stream: r.name, Err: cause,
+		return &LeftBehindError{Stream: r.name, Err: cause,
 			What: fmt.Sprintf("the staged stream %q, as --keep-failed asks; `nats stream rm %s` removes it, and so does the next restore", r.name, r.name)}
 	}
 	if err := r.undoStaged(ctx); err != nil {
-		return &LeftBehind{Stream: r.name, Err: cause, What: err.Error()}
+		return &LeftBehindError{Stream: r.name, Err: cause, What: err.Error()}
 	}
 	if r.replaced {
 		if err := r.putBack(ctx); err != nil {
-			return &LeftBehind{Stream: r.name, Err: cause, What: err.Error()}
+			return &LeftBehindError{Stream: r.name, Err: cause, What: err.Error()}
 		}
 	}
 	var refused *Refused
@@ -252,17 +296,7 @@ func (r *runner) undoStaged(ctx context.Context) error {
 }
 
 func (r *runner) deleteOurs(ctx context.Context) error {
-	_, err := retried(ctx, func() (any, error) {
-		err := r.js.DeleteStream(ctx, r.name)
-		if jsapi.IsCode(err, jsapi.CodeStreamNotFound) {
-			err = nil
-		}
-		return nil, err
-	})
-	if err == nil {
-		err = r.waitGone(ctx)
-	}
-	if err != nil {
+	if err := r.delete(ctx); err != nil {
 		return fmt.Errorf("the staged stream %q couldn't be removed (%w); run the same restore again, or remove it by `nats stream rm %s`", r.name, err, r.name)
 	}
 	return nil

@@ -3,6 +3,7 @@ package restore
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jetkeep/jetkeep/format"
@@ -13,8 +14,7 @@ import (
 // check holds the staged stream against the plan, by figures that the server is
 // asked for anew: those in its answer to a restore aren't settled yet.
 func (r *runner) check(ctx context.Context) error {
-	meter := newMeter(r.p.o.Progress, PhaseCheck, 0)
-	defer meter.stop()
+	r.meter.enter(PhaseCheck, 0)
 	want := r.p.consumers(r.p.archive.Head)
 	info, err := r.settle(ctx, len(want))
 	if err != nil {
@@ -29,59 +29,114 @@ func (r *runner) check(ctx context.Context) error {
 		return &CheckError{Stream: r.name, Differences: diffs}
 	}
 	if r.p.o.FullCheck {
-		return r.fullCheck(ctx, meter)
+		return r.fullCheck(ctx)
 	}
 	return nil
 }
 
+// offlineGrace is how long replicas are waited for that are offline.
+const offlineGrace = 10 * time.Second
+
 // settle waits until every replica is current and every consumer has a leader.
-// In a cluster a restore is answered before that.
+// In a cluster a restore is answered before that. With a server down that may
+// never be: so once nothing else is missing, replicas that are offline are
+// waited for only a while, and any replica only for so long, if a majority is
+// current without them. They follow by themselves; the result names them.
 func (r *runner) settle(ctx context.Context, consumers int) (*jsapi.StreamInfo, error) {
 	deadline := time.Now().Add(r.p.o.FinishTimeout)
+	var enough time.Time // since when a majority is all that can be had
+	defer r.meter.wait("")
 	for {
-		info, err := r.js.StreamInfo(ctx, r.name)
-		pending := ""
+		info, pending, err := r.staged(ctx, consumers)
+		if err != nil {
+			return nil, err
+		}
+		var reps replicas
+		if pending == "" {
+			reps = replicasOf(info)
+			pending = reps.pending()
+		}
+		late := time.Now().After(deadline)
 		switch {
-		case err != nil && !jsapi.Temporary(err) && !jsapi.IsCode(err, jsapi.CodeStreamNotFound):
-			return nil, fmt.Errorf("looking at the staged stream %q: %w", r.name, err)
-		case err != nil:
-			pending = err.Error()
-		case markerOf(info.Config).ID != r.p.RestoreID:
-			return nil, fmt.Errorf("stream %q: %w", r.name, ErrTakenOver)
-		default:
-			pending = unsettled(info)
+		case pending == "":
+			return info, nil
+		case reps.majority() && len(reps.lagging) == 0 && enough.IsZero():
+			enough = time.Now()
+		case !reps.majority() || len(reps.lagging) > 0:
+			enough = time.Time{}
 		}
-		if pending == "" {
-			if pending, err = r.consumersUnsettled(ctx, info, consumers); err != nil {
-				return nil, err
-			}
-		}
-		if pending == "" {
+		if reps.majority() && (late || !enough.IsZero() && time.Since(enough) > offlineGrace) {
+			r.behind = reps.behind()
 			return info, nil
 		}
-		if time.Now().After(deadline) {
+		if late {
 			return nil, fmt.Errorf("%w: the staged stream %q hasn't settled within %v: %s", ErrNoAnswer, r.name, r.p.o.FinishTimeout, pending)
 		}
+		r.meter.wait(pending)
 		if err := sleep(ctx, 250*time.Millisecond); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// unsettled says what a stream's replicas still lack.
-func unsettled(info *jsapi.StreamInfo) string {
-	if info.Cluster == nil {
-		return ""
+// staged looks at the staged stream. It returns what the stream lacks before its
+// figures can be trusted, but for replicas.
+func (r *runner) staged(ctx context.Context, consumers int) (info *jsapi.StreamInfo, pending string, err error) {
+	info, err = r.js.StreamInfo(ctx, r.name)
+	switch {
+	case err != nil && !jsapi.Temporary(err) && !jsapi.IsCode(err, jsapi.CodeStreamNotFound):
+		return nil, "", fmt.Errorf("looking at the staged stream %q: %w", r.name, err)
+	case err != nil:
+		return nil, err.Error(), nil
+	case markerOf(info.Config).ID != r.p.RestoreID:
+		return nil, "", fmt.Errorf("stream %q: %w", r.name, ErrTakenOver)
+	case info.Cluster != nil && info.Cluster.Leader == "":
+		return nil, "no leader", nil
 	}
-	if info.Cluster.Leader == "" {
-		return "no leader"
+	pending, err = r.consumersUnsettled(ctx, info, consumers)
+	return info, pending, err
+}
+
+// replicas are those of a stream by what is known of them.
+type replicas struct {
+	current          int // with the leader
+	lagging, offline []string
+}
+
+func replicasOf(info *jsapi.StreamInfo) replicas {
+	r := replicas{current: 1}
+	if info.Cluster == nil {
+		return r
 	}
 	for _, f := range info.Cluster.Replicas {
-		if !f.Current || f.Offline || f.Lag > 0 {
-			return fmt.Sprintf("replica on %s isn't current", f.Name)
+		switch {
+		case f.Offline || !f.Current && f.Active > offlineGrace:
+			r.offline = append(r.offline, f.Name)
+		case !f.Current || f.Lag > 0:
+			r.lagging = append(r.lagging, f.Name)
+		default:
+			r.current++
 		}
 	}
-	return ""
+	return r
+}
+
+func (r *replicas) majority() bool {
+	return r.current > (r.current+len(r.lagging)+len(r.offline))/2
+}
+
+// pending says what is being waited for.
+func (r *replicas) pending() string { return strings.Join(r.behind(), ", ") }
+
+// behind says which replicas aren't current.
+func (r *replicas) behind() (texts []string) {
+	for _, name := range r.lagging {
+		texts = append(texts, fmt.Sprintf("the replica on %s isn't current", name))
+	}
+	for _, name := range r.offline {
+		texts = append(texts, fmt.Sprintf("the replica on %s is offline", name))
+	}
+	return texts
 }
 
 func (r *runner) consumersUnsettled(ctx context.Context, info *jsapi.StreamInfo, want int) (string, error) {
@@ -104,32 +159,40 @@ func (r *runner) consumersUnsettled(ctx context.Context, info *jsapi.StreamInfo,
 }
 
 // compareState compares counts and sequences. While the stream was loading,
-// further TTLs may have ended; scheduled messages may have fired.
+// further TTLs may have ended; and it may have grown.
 func (r *runner) compareState(info *jsapi.StreamInfo) (diffs []string) {
 	p, st, e := r.p, info.State, r.p.Expected
 	gone := p.scan.mayExpireBy(p.now().Add(2 * time.Second))
 	least := e.Messages - min(e.Messages, gone)
-	if e.Scheduled == 0 && (st.Messages > e.Messages || st.Messages < least) {
+	grows := p.grows()
+	if !grows && st.Messages > e.Messages || e.Scheduled == 0 && st.Messages < least {
 		want := fmt.Sprint(e.Messages)
 		if gone > 0 {
 			want = fmt.Sprintf("%d to %d", least, e.Messages)
 		}
 		diffs = append(diffs, fmt.Sprintf("%d messages instead of %s", st.Messages, want))
 	}
-	if st.LastSeq != e.LastSeq && (e.Scheduled == 0 || st.LastSeq < e.LastSeq) {
+	if st.LastSeq != e.LastSeq && (!grows || st.LastSeq < e.LastSeq) {
 		diffs = append(diffs, fmt.Sprintf("last sequence %d instead of %d", st.LastSeq, e.LastSeq))
 	}
-	if st.FirstSeq != e.FirstSeq && (gone == 0 || st.FirstSeq < e.FirstSeq) && e.Scheduled == 0 {
+	if st.FirstSeq != e.FirstSeq && (gone == 0 || st.FirstSeq < e.FirstSeq) && !grows {
 		diffs = append(diffs, fmt.Sprintf("first sequence %d instead of %d", st.FirstSeq, e.FirstSeq))
 	}
 	return diffs
 }
 
+// grows reports whether messages come into a staged stream: scheduled ones that
+// fire, or a mirror's.
+func (p *Plan) grows() bool {
+	c, _ := parseConfig(p.Config)
+	return p.Expected.Scheduled > 0 || c.Mirror != nil
+}
+
 // compareConsumers compares the consumers' positions with the archive's.
 func (r *runner) compareConsumers(ctx context.Context, want []format.Consumer) (diffs []string, err error) {
-	list, err := r.js.Consumers(ctx, r.name)
+	list, err := r.consumers(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("listing the consumers of the staged stream %q: %w", r.name, err)
+		return nil, err
 	}
 	have := map[string]*jsapi.ConsumerInfo{}
 	for _, c := range list.Consumers {
@@ -162,7 +225,7 @@ func (r *runner) compareConsumers(ctx context.Context, want []format.Consumer) (
 
 // fullCheck takes a snapshot of the staged stream and compares it with the
 // backup entry by entry.
-func (r *runner) fullCheck(ctx context.Context, meter *meter) error {
+func (r *runner) fullCheck(ctx context.Context) error {
 	live, err := snapshot.Start(ctx, r.js, snapshot.Options{
 		Stream: r.name, NoConsumers: true,
 		ChunkSize: 128 << 10, WindowSize: 8 << 20, Hold: 16 << 20, Idle: r.p.o.IdleTimeout,
@@ -183,13 +246,13 @@ func (r *runner) fullCheck(ctx context.Context, meter *meter) error {
 			at, ok := m.ExpiresAt()
 			return ok && r.p.now().Add(2*time.Second).After(at)
 		},
-		Progress: func(m *format.Message) { meter.messages.Add(1); meter.bytes.Add(int64(m.Size())) },
+		Progress: func(m *format.Message) { r.meter.messages.Add(1); r.meter.bytes.Add(int64(m.Size())) },
 	})
 	if err != nil {
 		return fmt.Errorf("comparing the staged stream %q with its backup: %w", r.name, err)
 	}
-	if r.p.Expected.Scheduled > 0 {
-		diff.Extra = 0 // scheduled messages that fired
+	if r.p.grows() {
+		diff.Extra = 0
 	}
 	if diff.Total() > 0 {
 		return &CheckError{Stream: r.name, Differences: diff.Texts()}

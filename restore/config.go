@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,6 +37,7 @@ type config struct {
 	Metadata      map[string]string `json:"metadata"`
 	ConsumerLimit struct {
 		InactiveThreshold time.Duration `json:"inactive_threshold"`
+		MaxAckPending     int           `json:"max_ack_pending"`
 	} `json:"consumer_limits"`
 	Placement *struct {
 		Cluster string   `json:"cluster"`
@@ -48,6 +50,8 @@ type origin struct {
 	Name     string          `json:"name"`
 	External json.RawMessage `json:"external"`
 }
+
+func (o *origin) external() bool { return len(o.External) > 0 && string(o.External) != "null" }
 
 func parseConfig(o format.Object) (config, error) {
 	var c config
@@ -159,6 +163,9 @@ func (p *planner) renameBucket(cfg *format.Object) error {
 		subjects[i] = r.subject(subjects[i])
 	}
 	cfg.Set("subjects", subjects)
+	if err := r.origins(cfg); err != nil {
+		return err
+	}
 	p.rename = r
 	p.Rewrite = true
 	return nil
@@ -240,6 +247,28 @@ func owner() string {
 	return fmt.Sprintf("%s/%d", host, os.Getpid())
 }
 
+// process tells whether the process that set a marker is of this machine, and
+// whether it still carries the restore out.
+func (m marker) process() (pid int, here, alive bool) {
+	host, id, _ := strings.Cut(m.Owner, "/")
+	self, _ := os.Hostname()
+	pid, err := strconv.Atoi(id)
+	if err != nil || host != self {
+		return 0, false, false
+	}
+	if pid == os.Getpid() {
+		_, ours := running.Load(m.ID)
+		return pid, true, ours
+	}
+	return pid, true, processAlive(pid)
+}
+
+// dead reports whether a restore is over for certain.
+func (m marker) dead() bool {
+	_, here, alive := m.process()
+	return here && !alive
+}
+
 // staged returns the configuration to load the stream with: final wherever it
 // can't be changed later, out of reach and without what would remove messages
 // or reach out.
@@ -277,6 +306,16 @@ func (p *Plan) stagedHead(h *format.Head) (*format.Head, error) {
 	out.Consumers = nil
 	c, err := parseConfig(p.Config)
 	if err != nil {
+		return nil, err
+	}
+	// The server sets so many bytes aside. The archive's figure is of its own
+	// store and from before the snapshot.
+	state, err := format.ParseObject(h.StateJSON)
+	if err != nil {
+		return nil, err
+	}
+	state.Set("bytes", p.scan.bytes)
+	if out.StateJSON, err = json.Marshal(state); err != nil {
 		return nil, err
 	}
 	for _, k := range p.consumers(h) {

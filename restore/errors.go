@@ -119,17 +119,20 @@ func (e *CheckError) Error() string {
 	return fmt.Sprintf("the restored stream %q differs from its backup: %s", e.Stream, strings.Join(e.Differences, "; "))
 }
 
-// LeftBehind says that a restore failed and something of it remains.
-type LeftBehind struct {
+// LeftBehindError says that a restore failed and something of it remains.
+type LeftBehindError struct {
 	Stream string
 	// What remains, and how to remove it or to go on.
 	What string
 	Err  error
 }
 
-func (e *LeftBehind) Error() string {
+func (e *LeftBehindError) Error() string {
 	return fmt.Sprintf("restore of stream %q failed: %v; left behind: %s", e.Stream, e.Err, e.What)
 }
 
+// LeftBehind says what remains, and how to remove it or to go on.
+func (e *LeftBehindError) LeftBehind() string { return e.What }
+
 // Unwrap returns the cause.
-func (e *LeftBehind) Unwrap() error { return e.Err }
+func (e *LeftBehindError) Unwrap() error { return e.Err }

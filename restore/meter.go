@@ -1,40 +1,76 @@
 package restore
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/jetkeep/jetkeep/format"
 )
 
-// meter reports progress of one phase from a goroutine of its own.
+// meter reports progress: at the beginning of each phase, and now and then from
+// a goroutine of its own. It never reports twice at once, nor after stop.
 type meter struct {
+	report          func(Progress)
 	bytes, messages atomic.Int64
-	quit            chan struct{}
+
+	mu    sync.Mutex // while reporting
+	phase Phase
+	total int64
+	note  string
+	quit  chan struct{}
+	done  sync.WaitGroup
 }
 
-func newMeter(report func(Progress), phase Phase, total int64) *meter {
-	m := &meter{quit: make(chan struct{})}
-	if report == nil {
-		return m
+// newMeter starts a meter; report may be nil. Stop it in the end.
+func newMeter(report func(Progress)) *meter {
+	m := &meter{report: report, quit: make(chan struct{})}
+	if report != nil {
+		m.done.Go(m.run)
 	}
-	say := func() {
-		report(Progress{Phase: phase, Bytes: m.bytes.Load(), Total: total, Messages: uint64(m.messages.Load())})
-	}
-	say()
-	go func() {
-		tick := time.NewTicker(200 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-m.quit:
-				return
-			case <-tick.C:
-				say()
-			}
-		}
-	}()
 	return m
+}
+
+// enter begins a phase; total is 0 where it isn't known.
+func (m *meter) enter(phase Phase, total int64) {
+	if m.report == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.phase, m.total, m.note = phase, total, ""
+	m.bytes.Store(0)
+	m.messages.Store(0)
+	m.say()
+}
+
+// wait says what the phase waits for, "" nothing any more.
+func (m *meter) wait(what string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.note = what
+}
+
+// say reports; m.mu is held.
+func (m *meter) say() {
+	m.report(Progress{Phase: m.phase, Bytes: m.bytes.Load(), Total: m.total, Messages: uint64(m.messages.Load()), Waiting: m.note})
+}
+
+func (m *meter) run() {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-m.quit:
+			return
+		case <-tick.C:
+			m.mu.Lock()
+			if m.phase != "" {
+				m.say()
+			}
+			m.mu.Unlock()
+		}
+	}
 }
 
 func (m *meter) block(b *format.Block) error {
@@ -42,4 +78,13 @@ func (m *meter) block(b *format.Block) error {
 	return nil
 }
 
-func (m *meter) stop() { close(m.quit) }
+func (m *meter) message(*format.Message) error {
+	m.messages.Add(1)
+	return nil
+}
+
+// stop ends the reports.
+func (m *meter) stop() {
+	close(m.quit)
+	m.done.Wait()
+}

@@ -84,6 +84,8 @@ type Progress struct {
 	Phase        Phase
 	Bytes, Total int64
 	Messages     uint64
+	// Waiting says what is being waited for: a replica, a leader.
+	Waiting string
 }
 
 func (o *Options) defaults() {
@@ -377,7 +379,7 @@ func judge(info *jsapi.StreamInfo) string {
 // rest of the backup, and the plan needs its figures.
 func (p *planner) readArchive(ctx context.Context) error {
 	s := newScan(p.Plan)
-	ins, err := p.pass(ctx, format.InspectOptions{OnMessage: s.message})
+	ins, err := p.pass(ctx, format.InspectOptions{OnHead: s.head, OnMessage: s.message})
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package restore
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +21,7 @@ func (p *planner) preflight(ctx context.Context) error {
 	}
 	p.find("archive", OK, "sound: %d messages, sequences %d to %d", p.archive.Figures.Messages, p.archive.Figures.FirstSeq, p.archive.Figures.LastSeq)
 	p.checkServer(c)
+	p.checkPermissions(ctx)
 	if err := p.checkTarget(ctx); err != nil {
 		return err
 	}
@@ -43,6 +43,10 @@ func (p *planner) preflight(ctx context.Context) error {
 	p.checkOrigins(ctx, c)
 	p.checkSpecial(c)
 	p.expect()
+	if p.Target.Existing == TargetActivating {
+		// The run that began has passed all else, and nothing is sent any more.
+		p.Findings = slices.DeleteFunc(p.Findings, func(f Finding) bool { return f.Level == Refusal && f.Check != "target" })
+	}
 	return nil
 }
 
@@ -118,22 +122,27 @@ func (p *planner) checkTarget(ctx context.Context) error {
 	case TargetOccupied:
 		p.find("target", Refusal, "target stream not empty: %d messages, last sequence %d, %d consumers in %q; restore --as another name, or delete it first",
 			p.existing.State.Messages, p.existing.State.LastSeq, p.existing.State.ConsumerCount, name)
-	case TargetActivating:
-		if m.Backup == p.backupName() {
-			p.find("target", Warning, "restore %s of this backup was interrupted while it activated stream %q: it will be finished", m.ID, name)
-		} else {
-			p.find("target", Refusal, "the activation of stream %q from backup %s was interrupted: finish it by restoring that backup", name, m.Backup)
-		}
-	case TargetAbandoned:
-		busy, err := p.busy(ctx, m)
-		if err != nil {
-			return err
-		}
-		if busy != "" {
-			p.find("target", Refusal, "stream %q is being restored by another run (%s)", name, busy)
-		} else {
-			p.find("target", Warning, "restore %s of %s was interrupted and left stream %q staged: it will be removed", m.ID, m.Backup, name)
-		}
+	case TargetActivating, TargetAbandoned:
+		return p.checkInterrupted(ctx, m)
+	}
+	return nil
+}
+
+// checkInterrupted says what becomes of what an earlier run has left.
+func (p *planner) checkInterrupted(ctx context.Context, m marker) error {
+	name := p.Target.Stream
+	busy, err := p.busy(ctx, m)
+	switch {
+	case err != nil:
+		return err
+	case busy != "":
+		p.find("target", Refusal, "stream %q is being restored by another run (%s); if that isn't so, remove what it has left by `nats stream rm %s`", name, busy, name)
+	case p.Target.Existing == TargetAbandoned:
+		p.find("target", Warning, "restore %s of %s was interrupted and left stream %q staged: it will be removed", m.ID, m.Backup, name)
+	case m.Backup != p.backupName():
+		p.find("target", Refusal, "the activation of stream %q from backup %s was interrupted: finish it by restoring that backup", name, m.Backup)
+	default:
+		p.find("target", Warning, "restore %s of this backup was interrupted while it activated stream %q: it will be finished", m.ID, name)
 	}
 	return nil
 }
@@ -142,26 +151,24 @@ func (p *planner) checkTarget(ctx context.Context) error {
 // process lives on this machine, or the stream is growing. A restore that sends
 // nothing for five seconds is dropped by the server.
 func (p *planner) busy(ctx context.Context, m marker) (string, error) {
-	host, pid, _ := strings.Cut(m.Owner, "/")
-	self, _ := os.Hostname()
-	if n, err := strconv.Atoi(pid); err == nil && host == self {
-		_, ours := running.Load(m.ID)
-		if ours || n != os.Getpid() && processAlive(n) {
-			return "process " + pid + " on this machine", nil
-		}
+	switch pid, here, alive := m.process(); {
+	case alive:
+		return fmt.Sprintf("process %d on this machine", pid), nil
+	case here:
 		return "", nil
 	}
-	select {
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
-	case <-time.After(6 * time.Second):
+	if m.State == stateActivating {
+		return "", nil // two can finish it
+	}
+	if err := sleep(ctx, 6*time.Second); err != nil {
+		return "", err
 	}
 	now, err := p.js.StreamInfo(ctx, p.Target.Stream)
 	if err != nil {
 		return "", fmt.Errorf("looking for stream %q: %w", p.Target.Stream, err)
 	}
 	if now.State.LastSeq != p.existing.State.LastSeq || now.State.Messages != p.existing.State.Messages {
-		return "from " + host + ", and it's growing", nil
+		return m.Owner + ", and it's growing", nil
 	}
 	return "", nil
 }
@@ -310,6 +317,10 @@ func (p *planner) checkStorage(c config) {
 			room *= uint64(c.Replicas)
 		}
 		taken := max(used, reserved)
+		if p.existing != nil && p.Target.Existing != TargetOccupied { // it gives way
+			old, _ := parseConfig(p.existing.Config)
+			taken -= min(taken, max(p.existing.State.Bytes, uint64(max(old.MaxBytes, 0)))*uint64(old.Replicas))
+		}
 		level := OK
 		if need > room || taken > room-need {
 			level = Refusal
@@ -395,11 +406,7 @@ func (p *planner) lossLevel() Level {
 // checkConsumers says what becomes of the consumers.
 func (p *planner) checkConsumers(c config) {
 	kept := p.consumers(p.archive.Head)
-	live := map[string]format.ConsumerFigures{}
 	if m := p.backup.Manifest; m != nil {
-		for _, f := range m.Figures.Consumers {
-			live[f.Name] = f
-		}
 		if len(m.MissingConsumers) > 0 {
 			p.find("consumers", Warning, "the server listed consumers that the archive lacks: %s", strings.Join(m.MissingConsumers, ", "))
 		}
@@ -417,10 +424,10 @@ func (p *planner) checkConsumers(c config) {
 		}
 		e := ExpectedConsumer{Name: k.Name, Pending: uint64(len(st.Pending))}
 		e.Paused = cfg.Pause != nil && cfg.Pause.After(now) || p.clone && cfg.Deliver != ""
-		if l := live[k.Name].Live; l != nil && l.Delivered.Consumer > st.Delivered.Consumer {
-			e.Again = l.Delivered.Consumer - st.Delivered.Consumer - min(l.AckPending, l.Delivered.Consumer-st.Delivered.Consumer)
-			e.Pending = l.AckPending
-			p.find("redelivery", Warning, "consumer %q: the archive holds its ack floor only, so %d messages come again, of which %d were acknowledged", k.Name, l.Delivered.Consumer-st.Delivered.Consumer, e.Again)
+		if n := p.scan.again(k.Name); n > 0 {
+			e.Pending = min(p.scan.live[k.Name].AckPending, n)
+			e.Again = n - e.Pending
+			p.find("redelivery", Warning, "consumer %q: a cluster's archive holds its ack floor only, so %d messages come again, of which %d were acknowledged", k.Name, n, e.Again)
 		}
 		p.Expected.Consumers = append(p.Expected.Consumers, e)
 	}

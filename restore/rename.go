@@ -18,7 +18,8 @@ const (
 // bucketRename moves a KV bucket or object store to another name.
 type bucketRename struct {
 	from, to string // subject prefixes, with both dots
-	bucket   string // the new name
+	old      string // the bucket's name
+	bucket   string // its new one
 	object   bool
 	// buffers for the message being moved
 	newSubject, newPayload []byte
@@ -39,17 +40,30 @@ func renaming(from, to string) (*bucketRename, error) {
 		if !ok || bucket == "" {
 			return nil, fmt.Errorf("stream %q is a bucket: its new name has to begin with %s, not %q", from, kind.stream, to)
 		}
-		return &bucketRename{from: kind.subject + old + ".", to: kind.subject + bucket + ".", bucket: bucket, object: kind.object}, nil
+		return &bucketRename{old: old, from: kind.subject + old + ".", to: kind.subject + bucket + ".", bucket: bucket, object: kind.object}, nil
 	}
 	return nil, nil
 }
 
-// edit returns what changes in each message, or nil.
+// edit returns what changes in each message, or nil. Messages have to come in
+// order.
 func (p *Plan) edit() func(*format.Message) error {
-	if p.rename == nil {
+	if p.rename == nil && len(p.nameless) == 0 {
 		return nil
 	}
-	return p.rename.message
+	nameless := p.nameless
+	return func(m *format.Message) error {
+		for len(nameless) > 0 && nameless[0] < m.Seq {
+			nameless = nameless[1:]
+		}
+		if len(nameless) > 0 && nameless[0] == m.Seq {
+			m.Header = dropIdentity(m.Header)
+		}
+		if p.rename == nil {
+			return nil
+		}
+		return p.rename.message(m)
+	}
 }
 
 // subject moves a subject or filter; others stay as they are.
@@ -76,6 +90,9 @@ func (r *bucketRename) message(m *format.Message) error {
 		return fmt.Errorf("metadata of an object: %w", err)
 	}
 	info.Set("bucket", r.bucket)
+	if err := r.link(&info); err != nil {
+		return fmt.Errorf("metadata of an object: %w", err)
+	}
 	if r.newPayload, err = json.Marshal(info); err != nil {
 		return err
 	}
@@ -83,14 +100,74 @@ func (r *bucketRename) message(m *format.Message) error {
 	return nil
 }
 
-// consumer moves a consumer's filters.
-func (r *bucketRename) consumer(cfg *format.Object) error {
-	var one string
-	if err := cfg.Get("filter_subject", &one); err != nil {
+// link moves a link to an object of the same bucket along.
+func (r *bucketRename) link(info *format.Object) error {
+	var options, link format.Object
+	if raw := info.Raw("options"); raw == nil || info.Get("options", &options) != nil || options.Get("link", &link) != nil {
+		return nil // no options, or no link in them
+	}
+	var bucket string
+	if err := link.Get("bucket", &bucket); err != nil || bucket != r.old {
 		return err
 	}
-	if one != "" {
-		cfg.Set("filter_subject", r.subject(one))
+	link.Set("bucket", r.bucket)
+	options.Set("link", link)
+	info.Set("options", options)
+	return nil
+}
+
+// origins moves the destination of what a bucket sources, and the source of what
+// it republishes.
+func (r *bucketRename) origins(cfg *format.Object) error {
+	var sources []format.Object
+	if err := cfg.Get("sources", &sources); err != nil {
+		return err
+	}
+	for i := range sources {
+		var transforms []format.Object
+		if err := sources[i].Get("subject_transforms", &transforms); err != nil {
+			return err
+		}
+		for j := range transforms {
+			if err := r.field(&transforms[j], "dest"); err != nil {
+				return err
+			}
+		}
+		if len(transforms) > 0 {
+			sources[i].Set("subject_transforms", transforms)
+		}
+	}
+	if len(sources) > 0 {
+		cfg.Set("sources", sources)
+	}
+	if raw := cfg.Raw("republish"); raw == nil || string(raw) == "null" {
+		return nil
+	}
+	var republish format.Object
+	if err := cfg.Get("republish", &republish); err != nil {
+		return err
+	}
+	if err := r.field(&republish, "src"); err != nil {
+		return err
+	}
+	cfg.Set("republish", republish)
+	return nil
+}
+
+// field moves the subject in a field, if there is one.
+func (r *bucketRename) field(o *format.Object, name string) error {
+	var s string
+	if err := o.Get(name, &s); err != nil || s == "" {
+		return err
+	}
+	o.Set(name, r.subject(s))
+	return nil
+}
+
+// consumer moves a consumer's filters.
+func (r *bucketRename) consumer(cfg *format.Object) error {
+	if err := r.field(cfg, "filter_subject"); err != nil {
+		return err
 	}
 	var several []string
 	if err := cfg.Get("filter_subjects", &several); err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -31,7 +33,7 @@ type Result struct {
 }
 
 // Run carries a plan out. On an error nothing is left behind, unless it's a
-// [*LeftBehind]; a plan with refusals is [*Refused] before anything is touched.
+// [*LeftBehindError]; a plan with refusals is [*Refused] before anything is touched.
 func Run(ctx context.Context, nc *nats.Conn, p *Plan) (*Result, error) {
 	if bad := p.Refusals(); len(bad) > 0 {
 		return nil, &Refused{Stream: p.Target.Stream, Findings: bad}
@@ -41,7 +43,9 @@ func Run(ctx context.Context, nc *nats.Conn, p *Plan) (*Result, error) {
 		return nil, err
 	}
 	defer js.Close()
-	r := &runner{js: js, p: p, name: p.Target.Stream}
+	defer begin(p.RestoreID)()
+	r := &runner{js: js, p: p, name: p.Target.Stream, meter: newMeter(p.o.Progress)}
+	defer r.meter.stop()
 	if p.Target.Existing == TargetActivating {
 		return r.resume(ctx)
 	}
@@ -51,26 +55,34 @@ func Run(ctx context.Context, nc *nats.Conn, p *Plan) (*Result, error) {
 	if err := r.load(ctx); err != nil {
 		return nil, r.undo(ctx, err)
 	}
-	meter := newMeter(p.o.Progress, PhaseActivate, 0)
-	defer meter.stop()
 	if err := r.activate(ctx); err != nil {
 		return nil, err
 	}
-	return r.result(ctx)
+	return r.result(context.WithoutCancel(ctx)), nil
 }
 
 // runner carries out one plan.
 type runner struct {
-	js   *jsapi.Client
-	p    *Plan
-	name string
+	js    *jsapi.Client
+	p     *Plan
+	name  string
+	meter *meter
 	// begun says that the server was asked to restore, so that something of ours
 	// may exist; replaced that an empty target was removed for it.
 	begun, replaced bool
-	sender          *sender
-	started         time.Time
-	expired         uint64
-	sent            int64
+	// behind are replicas that couldn't be waited for.
+	behind  []string
+	expired uint64
+	sent    int64
+}
+
+// running holds the ids of the restores that this process carries out.
+var running sync.Map
+
+// begin notes a restore until the function that it returns is called.
+func begin(id string) (end func()) {
+	running.Store(id, true)
+	return func() { running.Delete(id) }
 }
 
 // makeRoom removes what an interrupted restore left, or an empty target.
@@ -86,21 +98,37 @@ func (r *runner) makeRoom(ctx context.Context) error {
 
 func (r *runner) removeAbandoned(ctx context.Context) error {
 	before := markerOf(r.p.existing.Config)
-	now, err := r.js.StreamInfo(ctx, r.name)
+	now, err := r.info(ctx)
+	if jsapi.IsCode(err, jsapi.CodeStreamNotFound) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("stream %q: %w", r.name, err)
 	}
 	if m := markerOf(now.Config); m.ID != before.ID || m.State == stateActivating {
 		return fmt.Errorf("stream %q: %w", r.name, ErrTakenOver)
 	}
-	if err := r.js.DeleteStream(ctx, r.name); err != nil {
+	if err := r.delete(ctx); err != nil {
 		return fmt.Errorf("removing what restore %s left of stream %q: %w", before.ID, r.name, err)
+	}
+	return nil
+}
+
+// delete deletes the stream, for certain: a request without an answer is made
+// again.
+func (r *runner) delete(ctx context.Context) error {
+	_, err := retried(ctx, func() (any, error) { return nil, r.js.DeleteStream(ctx, r.name) })
+	if err != nil && !jsapi.IsCode(err, jsapi.CodeStreamNotFound) {
+		return err
 	}
 	return r.waitGone(ctx)
 }
 
 func (r *runner) removeEmpty(ctx context.Context) error {
-	now, err := r.js.StreamInfo(ctx, r.name)
+	now, err := r.info(ctx)
+	if jsapi.IsCode(err, jsapi.CodeStreamNotFound) {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("stream %q: %w", r.name, err)
 	}
@@ -108,12 +136,9 @@ func (r *runner) removeEmpty(ctx context.Context) error {
 		return &Refused{Stream: r.name, Findings: []Finding{{Check: "target", Level: Refusal,
 			Text: fmt.Sprintf("target stream not empty any more: %d messages", now.State.Messages)}}}
 	}
-	if err := r.js.DeleteStream(ctx, r.name); err != nil {
-		return fmt.Errorf("replacing the empty stream %q: %w", r.name, err)
-	}
-	r.replaced = true
-	if err := r.waitGone(ctx); err != nil {
-		return r.undo(ctx, err)
+	r.replaced = true // or will be: an answer may be all that is missing
+	if err := r.delete(ctx); err != nil {
+		return r.undo(ctx, fmt.Errorf("replacing the empty stream %q: %w", r.name, err))
 	}
 	return nil
 }
@@ -171,27 +196,71 @@ func (r *runner) firstStored() uint64 { return r.p.scan.firstSeq }
 // stage has the server load the archive.
 func (r *runner) stage(ctx context.Context) error {
 	p := r.p
-	state := p.file.State
-	r.started = p.now()
-	subject, err := r.js.StartRestore(ctx, r.name, p.staged(), state)
+	subject, err := r.request(ctx)
 	if err != nil {
-		// A request without an answer may still begin a restore.
-		r.begun = r.begun || !isAPIError(err)
-		return r.refusedByServer(err)
+		return err
 	}
-	r.begun = true
 	s, err := newSender(ctx, r.js, subject, p.o)
 	if err != nil {
 		return err
 	}
 	defer s.close()
+	r.sent = 0
 	if err := r.send(ctx, s); err != nil {
-		s.abort(6 * time.Second)
+		s.abort(6*time.Second, err)
 		return err
 	}
-	meter := newMeter(p.o.Progress, PhaseFinish, 0)
-	defer meter.stop()
-	return s.finish(p.o.FinishTimeout)
+	r.meter.enter(PhaseFinish, 0)
+	if err := s.finish(p.o.FinishTimeout); err != nil {
+		s.abort(6*time.Second, err)
+		return err
+	}
+	return nil
+}
+
+// request asks the server to begin, and returns the subject that takes chunks.
+// A request without an answer, as while a cluster has no leader, is made again;
+// what it may have begun all the same is removed first, and so is a stream that
+// an interrupted restore left and that has shown only now.
+func (r *runner) request(ctx context.Context) (subject string, err error) {
+	for n := 0; ; n++ {
+		subject, err = r.js.StartRestore(ctx, r.name, r.p.staged(), r.p.file.State)
+		taken := jsapi.IsCode(err, jsapi.CodeRestoreNameExists)
+		// In a cluster the failure of an earlier restore may come as the answer.
+		passing := jsapi.Temporary(err) || jsapi.IsCode(err, jsapi.CodeRestoreFailed)
+		r.begun = r.begun || passing || !isAPIError(err)
+		if err == nil {
+			return subject, nil
+		}
+		if !passing && !taken || n >= 5 {
+			return "", r.refusedByServer(err)
+		}
+		if jsapi.Temporary(err) {
+			if serr := sleep(ctx, time.Second<<n/2); serr != nil {
+				return "", serr
+			}
+		}
+		if cerr := r.clear(ctx); cerr != nil {
+			return "", r.refusedByServer(err)
+		}
+	}
+}
+
+// clear removes what a restore has left under the name, of this run or of one
+// that is over; it's an error when something else stands there.
+func (r *runner) clear(ctx context.Context) error {
+	info, err := r.info(ctx)
+	if jsapi.IsCode(err, jsapi.CodeStreamNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	m := markerOf(info.Config)
+	if m.ID == "" || m.State != stateStaged || m.ID != r.p.RestoreID && !m.dead() {
+		return ErrTakenOver
+	}
+	return r.delete(ctx)
 }
 
 func isAPIError(err error) bool {
@@ -203,7 +272,7 @@ func isAPIError(err error) bool {
 // before any data, into one of preflight.
 func (r *runner) refusedByServer(err error) error {
 	var api *jsapi.Error
-	if !errors.As(err, &api) || jsapi.Temporary(err) {
+	if !errors.As(err, &api) || jsapi.Temporary(err) || jsapi.IsCode(err, jsapi.CodeRestoreFailed) {
 		return err
 	}
 	return &Refused{Stream: r.name, Findings: []Finding{{Check: "server", Level: Refusal, Text: "the server refuses: " + api.Error()}}}
@@ -220,14 +289,12 @@ func (r *runner) send(ctx context.Context, s *sender) error {
 	defer archive.Close()
 	stop := context.AfterFunc(s.ctx, func() { archive.Close() }) // unblocks a stalled read
 	defer stop()
-	meter := newMeter(p.o.Progress, PhaseSend, p.rawTotal())
-	defer meter.stop()
-
+	r.meter.enter(PhaseSend, p.rawTotal())
 	var ins *format.Inspection
 	if p.Rewrite {
-		ins, err = r.rewrite(s, archive, meter)
+		ins, err = r.rewrite(s, archive)
 	} else {
-		ins, err = r.relay(s, archive, meter)
+		ins, err = r.relay(s, archive)
 	}
 	if cause := context.Cause(s.ctx); cause != nil && err != nil {
 		err = cause // not what it made of the archive
@@ -254,23 +321,21 @@ func (c counted) Write(p []byte) (int, error) {
 }
 
 // relay passes the archive's blocks on as they are.
-func (r *runner) relay(s *sender, archive reader, meter *meter) (*format.Inspection, error) {
+func (r *runner) relay(s *sender, archive io.Reader) (*format.Inspection, error) {
 	var head *format.Head
 	relay := format.NewRelay(counted{s, &r.sent}, func() (*format.Head, error) { return r.p.stagedHead(head) })
 	return format.Inspect(s.ctx, archive, format.InspectOptions{
 		OnHead:    func(h *format.Head) error { head = h; return nil },
-		OnMessage: func(*format.Message) error { meter.messages.Add(1); return nil },
+		OnMessage: r.meter.message,
 		OnBlock: func(b *format.Block) error {
-			meter.bytes.Add(int64(len(b.Data)))
+			_ = r.meter.block(b)
 			return relay.Block(b)
 		},
 	})
 }
 
-type reader interface{ Read([]byte) (int, error) }
-
 // rewrite replays the archive into a new one.
-func (r *runner) rewrite(s *sender, archive reader, meter *meter) (*format.Inspection, error) {
+func (r *runner) rewrite(s *sender, archive io.Reader) (*format.Inspection, error) {
 	w := format.NewWriter(counted{s, &r.sent})
 	edit := r.p.edit()
 	res, err := Replay(s.ctx, archive, &archiveStore{w: w}, ReplayOptions{
@@ -283,8 +348,8 @@ func (r *runner) rewrite(s *sender, archive reader, meter *meter) (*format.Inspe
 			return w.WriteHead(staged)
 		},
 		Edit: func(m *format.Message) error {
-			meter.messages.Add(1)
-			meter.bytes.Add(int64(m.Size()))
+			r.meter.messages.Add(1)
+			r.meter.bytes.Add(int64(m.Size()))
 			if edit == nil {
 				return nil
 			}
@@ -299,9 +364,9 @@ func (r *runner) rewrite(s *sender, archive reader, meter *meter) (*format.Inspe
 }
 
 // result describes the activated stream.
-func (r *runner) result(ctx context.Context) (*Result, error) {
+func (r *runner) result(ctx context.Context) *Result {
 	e := r.p.Expected
-	info, err := r.js.StreamInfo(ctx, r.name)
+	info, err := r.info(ctx)
 	for n := 0; err == nil && e.Lost > 0 && info.State.Messages > e.Kept && n < 40; n++ {
 		if err := sleep(ctx, 250*time.Millisecond); err != nil {
 			break
@@ -309,13 +374,16 @@ func (r *runner) result(ctx context.Context) (*Result, error) {
 		info, err = r.js.StreamInfo(ctx, r.name) // limits by age take a moment
 	}
 	res := &Result{Stream: r.name, Expired: r.expired, Sent: r.sent}
+	for _, b := range r.behind {
+		res.Warnings = append(res.Warnings, b+": a majority is current, and it will follow once it's back")
+	}
 	if err != nil {
 		res.Warnings = append(res.Warnings, fmt.Sprintf("the restored stream is active, and its state couldn't be read: %v", err))
-		return res, nil
+		return res
 	}
 	res.Config, res.State, res.Consumers = info.Config, info.State, info.State.ConsumerCount
 	if lowest := e.Kept - min(e.Kept, r.p.scan.mayExpireBy(r.p.now())); e.Lost > 0 && (info.State.Messages > e.Kept || info.State.Messages < lowest) {
 		res.Warnings = append(res.Warnings, fmt.Sprintf("the target's limits were expected to keep %d messages, and the stream has %d", e.Kept, info.State.Messages))
 	}
-	return res, nil
+	return res
 }

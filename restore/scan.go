@@ -28,6 +28,9 @@ type scan struct {
 	scheduled         uint64
 	recentIDs         uint64 // Nats-Msg-Id within the duplicate window
 	expiries          map[int64]uint32
+	sourced           map[string]*sourced // by the server's own index of sources
+	live              map[string]*format.LiveConsumer
+	rolledBack        []*rolledBack
 	// lost messages go by the target's limits; kept ones stay.
 	lost, kept uint64
 }
@@ -54,10 +57,65 @@ const expiryHorizon = 36 * time.Hour
 
 const maxUncovered = 1000
 
+// rolledBack is a consumer that the archive has at its ack floor, as a cluster's
+// does: what it had been delivered beyond comes again.
+type rolledBack struct {
+	name        string
+	after, upTo uint64
+	filter      *subject.Set // nil: everything
+	again       uint64
+}
+
+// head finds the consumers that were rolled back.
+func (s *scan) head(h *format.Head) error {
+	for _, k := range h.Consumers {
+		var st format.ConsumerState
+		var cfg struct {
+			Filter  string   `json:"filter_subject"`
+			Filters []string `json:"filter_subjects"`
+		}
+		live := s.live[k.Name]
+		if live == nil || k.State.Decode(&st) != nil || k.Config.Decode(&cfg) != nil || live.Delivered.Stream <= st.Delivered.Stream {
+			continue
+		}
+		r := &rolledBack{name: k.Name, after: st.Delivered.Stream, upTo: live.Delivered.Stream}
+		if cfg.Filter != "" {
+			cfg.Filters = append(cfg.Filters, cfg.Filter)
+		}
+		if len(cfg.Filters) > 0 {
+			r.filter = subject.NewSet(cfg.Filters)
+		}
+		s.rolledBack = append(s.rolledBack, r)
+	}
+	return nil
+}
+
+// again returns how many messages come to a consumer again.
+func (s *scan) again(consumer string) uint64 {
+	for _, r := range s.rolledBack {
+		if r.name == consumer {
+			return r.again
+		}
+	}
+	return 0
+}
+
+// liveConsumers are the consumers as they were when the backup began.
+func (p *Plan) liveConsumers() map[string]*format.LiveConsumer {
+	live := map[string]*format.LiveConsumer{}
+	if m := p.backup.Manifest; m != nil {
+		for _, f := range m.Figures.Consumers {
+			live[f.Name] = f.Live
+		}
+	}
+	return live
+}
+
 func newScan(p *Plan) *scan {
 	return &scan{
+		live: p.liveConsumers(),
 		now: p.now(), limits: p.limits(), edit: p.edit(), covers: p.coverage(),
-		perSubject: map[string]uint64{}, uncovered: map[string]uint64{}, expiries: map[int64]uint32{},
+		perSubject: map[string]uint64{}, uncovered: map[string]uint64{}, expiries: map[int64]uint32{}, sourced: map[string]*sourced{},
 	}
 }
 
@@ -84,6 +142,11 @@ func (s *scan) message(m *format.Message) error {
 	if s.over(m) {
 		s.expired++
 		return nil
+	}
+	for _, r := range s.rolledBack {
+		if r.after < m.Seq && m.Seq <= r.upTo && (r.filter == nil || r.filter.Match(m.Subject)) {
+			r.again++
+		}
 	}
 	if at, ok := m.ExpiresAt(); ok && at.Before(s.now.Add(expiryHorizon)) {
 		s.expiries[at.Unix()]++
@@ -128,6 +191,7 @@ func (s *scan) headers(m *format.Message) {
 	if len(m.Header) == 0 {
 		return
 	}
+	s.noteSource(m)
 	if s.limits.schedules && len(format.HeaderValue(m.Header, "Nats-Schedule")) > 0 {
 		s.scheduled++
 	}

@@ -3,6 +3,7 @@ package restore
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -75,6 +76,11 @@ func newSender(ctx context.Context, js *jsapi.Client, subject string, o Options)
 	}
 	s.stops = append(s.stops, func() { _ = s.acks.Unsubscribe() })
 	go s.watch(lost)
+	// From here on padding may be sent, however late the archive's first bytes.
+	if _, err := s.Write([]byte(format.StreamIdentifier)); err != nil {
+		s.close()
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -275,9 +281,10 @@ func (s *sender) finish(limit time.Duration) error {
 }
 
 // abort ends the restore at once: the server gets the final chunk too early and
-// says so. Without a connection it finds out by itself.
-func (s *sender) abort(limit time.Duration) {
-	if s.publish(nil, finalReply) != nil {
+// says so. Without a connection, or the permission, it finds out by itself.
+func (s *sender) abort(limit time.Duration, cause error) {
+	var denied *jsapi.PermissionError
+	if errors.As(cause, &denied) || s.publish(nil, finalReply) != nil {
 		return
 	}
 	select {
