@@ -43,15 +43,18 @@ func Run(ctx context.Context, args []string, std Streams, b Build) int {
 		return exitOK
 	}
 	if cause := context.Cause(ctx); cause != nil && !leftBehind(err) {
-		err = fmt.Errorf("%w: %w", errInterrupted, interruption(cause, err))
+		err = fmt.Errorf("%w: %w; nothing is left behind", errInterrupted, interruption(cause, err))
 	}
 	p.fail(err)
 	return exitCode(err)
 }
 
-// interruption keeps of err what the cancelled context doesn't say already.
+// interruption says what was interrupted, and by what.
 func interruption(cause, err error) error {
-	if errors.Is(err, cause) || errors.Is(err, context.Canceled) {
+	switch {
+	case errors.Is(err, cause): // with the verb and the stream around it
+		return err
+	case errors.Is(err, context.Canceled):
 		return cause
 	}
 	return fmt.Errorf("%w (%w)", cause, err)
@@ -77,6 +80,7 @@ func withSignals(parent context.Context, exit func(int)) (context.Context, func(
 				return
 			case s := <-signals:
 				if n > 0 {
+					fmt.Fprintln(os.Stderr, "jetkeep: interrupted again, ending at once: what has not been cleaned up stays")
 					exit(exitInterrupted)
 				}
 				cancel(signalError{s})
