@@ -171,8 +171,9 @@ type LargestMsg struct {
 
 // SubjectTally counts subjects and messages by subject.
 type SubjectTally struct {
-	// Count is how many different subjects there are; when Exact is false it is
-	// the server's own number at the start of the snapshot.
+	// Count is how many different subjects there are; when Exact is false, beyond
+	// 100,000 subjects or 8 MiB of their names, it is the server's own number at
+	// the start of the snapshot.
 	Count uint64 `json:"count"`
 	Exact bool   `json:"exact"`
 	// Top holds the subjects with the most messages, at most 1,000; when Exact
