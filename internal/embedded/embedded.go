@@ -21,6 +21,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -81,6 +82,10 @@ type Server struct {
 	log         *capture
 	keys        map[string]nkeys.KeyPair // by account
 	unrecovered []Unrecovered
+	made        *made
+	unlock      func()
+	stands      string // the directory that ours is a copy of, if it is one
+	temp        string // to be removed in the end, if set
 
 	stopOnce sync.Once
 	stopErr  error
@@ -96,13 +101,14 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, fmt.Errorf("open store directory %s: %w", o.StoreDir, err)
 	}
 	if err := s.start(ctx); err != nil {
-		return nil, fmt.Errorf("open store directory %s: %w", o.StoreDir, errors.Join(err, s.Stop()))
+		return nil, fmt.Errorf("open store directory %s: %w", o.StoreDir, errors.Join(err, s.Undo()))
 	}
 	return s, nil
 }
 
-// prepare checks everything that can be checked without opening.
-func prepare(o Options) (*Server, error) {
+// prepare checks everything that can be checked without opening, and locks the
+// directory.
+func prepare(o Options) (s *Server, err error) {
 	if o.StoreDir == "" {
 		return nil, errors.New("no directory given")
 	}
@@ -111,9 +117,20 @@ func prepare(o Options) (*Server, error) {
 		return nil, err
 	}
 	o.StoreDir = dir
+	before := remember(dir)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
+	unlock, err := lock(dir, true)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, before.remove())
+			unlock()
+		}
+	}()
 	if err := checkUnused(dir); err != nil {
 		return nil, err
 	}
@@ -126,7 +143,10 @@ func prepare(o Options) (*Server, error) {
 	if len(accounts) == 0 {
 		accounts = []string{GlobalAccount}
 	}
-	s := &Server{opts: o, accounts: accounts, log: newCapture(o.Log), keys: make(map[string]nkeys.KeyPair)}
+	s = &Server{
+		opts: o, accounts: accounts, log: newCapture(o.Log), keys: make(map[string]nkeys.KeyPair),
+		made: before, unlock: unlock,
+	}
 	so, err := s.serverOptions()
 	if err != nil {
 		return nil, err
@@ -304,7 +324,15 @@ func (s *Server) Connect(account string, opts ...nats.Option) (*nats.Conn, error
 
 // Unrecovered lists the streams and consumers that are in the directory but
 // that the server could not recover, or not make available.
-func (s *Server) Unrecovered() []Unrecovered { return append([]Unrecovered(nil), s.unrecovered...) }
+func (s *Server) Unrecovered() []Unrecovered {
+	list := append([]Unrecovered(nil), s.unrecovered...)
+	if s.stands != "" {
+		for i := range list {
+			list[i].Reason = strings.ReplaceAll(list[i].Reason, s.opts.StoreDir, filepath.Clean(s.stands))
+		}
+	}
+	return list
+}
 
 // Warnings are the warnings and errors that the server has logged so far, such
 // as those about damaged blocks, up to a bound.
@@ -319,13 +347,42 @@ func (s *Server) Stop() error {
 	s.stopOnce.Do(func() {
 		s.srv.Shutdown()
 		s.srv.WaitForShutdown()
-		s.stopErr = s.log.writeFailure()
+		defer s.unlock()
+		s.stopErr = errors.Join(s.log.writeFailure(), s.removeDeleted())
 		if !s.opts.Throwaway {
 			s.stopErr = errors.Join(s.stopErr, syncTree(filepath.Join(s.opts.StoreDir, server.JetStreamStoreDir)))
+		}
+		if s.temp != "" {
+			s.stopErr = os.RemoveAll(s.temp) // nobody needs what couldn't be written
 		}
 		if s.stopErr != nil {
 			s.stopErr = fmt.Errorf("close store directory %s: %w", s.opts.StoreDir, s.stopErr)
 		}
 	})
 	return s.stopErr
+}
+
+// removeDeleted removes the directories of deleted streams, which the server
+// does in the background, and doesn't finish when it stops.
+func (s *Server) removeDeleted() error {
+	var errs []error
+	for _, account := range s.accounts {
+		dir := filepath.Join(s.opts.StoreDir, server.JetStreamStoreDir, account, streamsDir)
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue // there are none
+		}
+		for _, e := range entries {
+			if strings.HasPrefix(e.Name(), ".") && e.IsDir() {
+				errs = append(errs, os.RemoveAll(filepath.Join(dir, e.Name())))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Undo stops the server, and removes again the empty directories that Start has
+// made, the store directory itself among them.
+func (s *Server) Undo() error {
+	return errors.Join(s.Stop(), s.made.remove())
 }
