@@ -58,9 +58,10 @@ func (o *Original) head(h *format.Head) (*format.Head, error) {
 }
 
 // archive is the archive that from reads, with its head as it was originally.
-func (o *Original) archive(ctx context.Context, from io.ReadCloser) io.ReadCloser {
+// stop ends a read that waits.
+func (o *Original) archive(ctx context.Context, from io.Reader, stop func()) *originalArchive {
 	r, w := io.Pipe()
-	a := &originalArchive{PipeReader: r, from: from, done: make(chan struct{})}
+	a := &originalArchive{PipeReader: r, stop: stop, done: make(chan struct{})}
 	var head *format.Head
 	relay := format.NewRelay(w, func() (*format.Head, error) { return o.head(head) })
 	go func() {
@@ -76,14 +77,13 @@ func (o *Original) archive(ctx context.Context, from io.ReadCloser) io.ReadClose
 
 type originalArchive struct {
 	*io.PipeReader
-	from io.Closer
+	stop func()
 	done chan struct{}
 }
 
-// Close ends the reading at once, and closes what was read from.
-func (a *originalArchive) Close() error {
+// close ends the reading at once.
+func (a *originalArchive) close() {
 	a.PipeReader.Close()
-	err := a.from.Close()
+	a.stop()
 	<-a.done
-	return err
 }

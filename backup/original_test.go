@@ -50,7 +50,7 @@ func TestOriginalArchive(t *testing.T) {
 	ctx := context.Background()
 	o := &Original{Consumers: map[string]format.Object{"c": object(t, `{"durable_name":"c","future":[1,{"x":null}]}`)}}
 	for _, messages := range []int{1, 5000} {
-		r := o.archive(ctx, io.NopCloser(bytes.NewReader(neutralised(t, messages))))
+		r := o.archive(ctx, bytes.NewReader(neutralised(t, messages)), func() {})
 		var count int
 		ins, err := format.Inspect(ctx, r, format.InspectOptions{OnMessage: func(m *format.Message) error {
 			count++
@@ -62,9 +62,7 @@ func TestOriginalArchive(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := r.Close(); err != nil {
-			t.Fatal(err)
-		}
+		r.close()
 		c := ins.Head.Consumers[0]
 		if c.Config.Has("pause_until") || string(c.Config.Raw("future")) != `[1,{"x":null}]` || string(c.Config.Raw("name")) != `"c"` {
 			t.Errorf("consumer %v", c.Config)
@@ -83,41 +81,36 @@ func TestOriginalArchiveFails(t *testing.T) {
 	known := &Original{Consumers: map[string]format.Object{"c": object(t, `{}`)}}
 	data := neutralised(t, 2000)
 	t.Run("unknown consumer", func(t *testing.T) {
-		r := (&Original{}).archive(ctx, io.NopCloser(bytes.NewReader(data)))
-		defer r.Close()
+		r := (&Original{}).archive(ctx, bytes.NewReader(data), func() {})
+		defer r.close()
 		if _, err := io.Copy(io.Discard, r); err == nil || !strings.Contains(err.Error(), `consumer "c"`) {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("cut", func(t *testing.T) {
-		r := known.archive(ctx, io.NopCloser(bytes.NewReader(data[:len(data)-10])))
-		defer r.Close()
+		r := known.archive(ctx, bytes.NewReader(data[:len(data)-10]), func() {})
+		defer r.close()
 		if _, err := io.Copy(io.Discard, r); !errors.Is(err, format.ErrTruncated) {
 			t.Errorf("got %v", err)
 		}
 	})
 	t.Run("closed while the source is silent", func(t *testing.T) {
 		silent, w := io.Pipe()
-		r := known.archive(ctx, silent)
+		r := known.archive(ctx, silent, func() { silent.Close() })
 		if _, err := w.Write(data[:20]); err != nil {
 			t.Fatal(err)
 		}
-		closed := make(chan error)
-		go func() { closed <- r.Close() }()
+		closed := make(chan struct{})
+		go func() { r.close(); close(closed) }()
 		select {
-		case err := <-closed:
-			if err != nil {
-				t.Error(err)
-			}
+		case <-closed:
 		case <-time.After(30 * time.Second):
 			t.Fatal("Close hangs")
 		}
 	})
 	t.Run("closed while nobody reads", func(t *testing.T) {
-		r := known.archive(ctx, io.NopCloser(bytes.NewReader(data)))
-		if err := r.Close(); err != nil {
-			t.Error(err)
-		}
+		r := known.archive(ctx, bytes.NewReader(data), func() {})
+		r.close()
 	})
 }
 
