@@ -3,6 +3,7 @@ package backup
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jetkeep/jetkeep/format"
 	"github.com/jetkeep/jetkeep/internal/jsapi"
@@ -27,13 +28,19 @@ var (
 	// ErrStreamReplaced says that the stream was deleted and created anew while
 	// it was backed up.
 	ErrStreamReplaced = errors.New("the stream was deleted and created again meanwhile")
+	// ErrIncomplete says that the archive ended well and yet lacks messages that
+	// the stream still has.
+	ErrIncomplete = errors.New("the archive lacks messages of the stream")
 	// ErrNeedsV2 says that the server is older than 2.15 and hands out V1
 	// archives, which this version can't inspect.
 	ErrNeedsV2 = errors.New("the server hands out a V1 archive (nats-server before 2.15)")
 )
 
-// TransferError says that a backup failed after a number of attempts. Nothing
-// is left behind.
+// ErrLeftBehind says that after a failure something couldn't be removed from
+// the destination. It comes together with the error that made the backup fail.
+var ErrLeftBehind = errors.New("an unfinished backup is left behind")
+
+// TransferError says that a backup failed after a number of attempts.
 type TransferError struct {
 	Stream   string
 	Attempts int
@@ -51,12 +58,47 @@ func (e *TransferError) Error() string {
 // Unwrap returns the last attempt's error.
 func (e *TransferError) Unwrap() error { return e.Err }
 
-// passing reports whether the same backup may well succeed a little later.
-func passing(err error) bool {
-	for _, e := range []error{ErrStalled, ErrMoved, ErrDisconnected, ErrServer, snapshot.ErrChunkLost, ErrStreamReplaced, format.ErrTruncated} {
+// passing reports whether the same backup may well succeed a little later, when
+// an attempt failed with err and the one before it with last.
+func passing(err, last error) bool {
+	if errors.Is(err, ErrNeedsV2) {
+		return false
+	}
+	if lasting(err) {
+		// The cause may be the transfer. When the next archive shows the very
+		// same fault, it's the stream.
+		return last == nil || err.Error() != last.Error()
+	}
+	for _, e := range []error{
+		ErrStalled, ErrMoved, ErrDisconnected, ErrServer, ErrStreamReplaced, ErrIncomplete,
+		snapshot.ErrChunkLost, format.ErrTruncated,
+	} {
 		if errors.Is(err, e) {
 			return true
 		}
 	}
-	return jsapi.Temporary(err) || jsapi.IsCode(err, jsapi.CodeSnapshotFailed)
+	// The API has worked before: a server without JetStream is one that stops.
+	return jsapi.Temporary(err) ||
+		jsapi.IsCode(err, jsapi.CodeSnapshotFailed, jsapi.CodeNotEnabled, jsapi.CodeNotEnabledForAccount)
+}
+
+// lasting reports whether err is about the stream's data: the server can't read
+// it, or what arrived isn't sound.
+func lasting(err error) bool {
+	if e, ok := errors.AsType[*snapshot.StatusError](err); ok {
+		return e.Status == "500"
+	}
+	return errors.Is(err, format.ErrCorrupt)
+}
+
+// explain gives an error of the snapshot a name.
+func explain(err error) error {
+	if errors.Is(err, format.ErrV1) {
+		return ErrNeedsV2
+	}
+	// An old server can't snapshot a memory stream at all.
+	if jsapi.IsCode(err, jsapi.CodeSnapshotFailed) && strings.Contains(err.Error(), "no impl") {
+		return fmt.Errorf("%w: %w", ErrNeedsV2, err)
+	}
+	return err
 }
