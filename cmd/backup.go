@@ -30,7 +30,9 @@ type backupOptions struct {
 	QueueSize   sizeValue
 	Retries     int
 	IdleTimeout time.Duration
+	AcceptLoss  bool
 	Connection  connect.Settings
+	Store       storeFlags
 	Version     string
 }
 
@@ -45,6 +47,8 @@ func (o *backupOptions) AddFlags(f *pflag.FlagSet) {
 	f.Var(&o.QueueSize, "queue-size", "bytes to hold in memory while the disk stalls")
 	f.IntVar(&o.Retries, "retries", 5, "repeat a failed attempt so often; 0 for never")
 	f.DurationVar(&o.IdleTimeout, "idle-timeout", 30*time.Second, "end an attempt when nothing arrives for so long")
+	o.Store.AddFlags(f)
+	f.BoolVar(&o.AcceptLoss, "accept-loss", false, "back up what can be read of a damaged stream in a store directory")
 	jsonFlag(f)
 }
 
@@ -57,19 +61,25 @@ func newBackupCommand(a *app) *cobra.Command {
 			"The backup is checked while it arrives, and exists only once it is whole and sound;\n" +
 			"a run that fails or is interrupted leaves nothing behind. It goes into a repository\n" +
 			"(--repo), into a directory of its own (-o DIR, which `nats backup restore\n" +
-			"stream` reads, too), or to standard output as a tar (-o -).",
+			"stream` reads, too), or to standard output as a tar (-o -).\n\n" +
+			"--store-dir backs up out of the directory of a nats-server that doesn't run. It works\n" +
+			"on a copy of the stream's files in the directory for temporary files ($TMPDIR), which\n" +
+			"needs as much room; the original is only read. Messages whose time is over are in the\n" +
+			"backup, too. What is in memory only isn't: memory streams, and consumers that keep\n" +
+			"their state in memory.",
 		Example: "  jetkeep backup ORDERS --repo /backups\n" +
 			"  jetkeep backup ORDERS --repo /backups --init --context prod\n" +
 			"  jetkeep backup ORDERS -o ./orders-before-upgrade\n" +
-			"  jetkeep backup ORDERS -o - | ssh vault 'cat > orders.tar'",
+			"  jetkeep backup ORDERS -o - | ssh vault 'cat > orders.tar'\n" +
+			"  jetkeep backup ORDERS --repo /backups --store-dir /var/lib/nats --account SHOP",
 		Args: exactly(1, "backup takes the name of one stream"),
 		RunE: func(c *cobra.Command, args []string) error {
 			o.Version = describe(a.build).Version
 			return runBackup(c.Context(), o, args[0], a.p)
 		},
 	}
-	setHelp(c, []int{exitOK, exitFailed, exitUsage, exitNotFound, exitDamaged, exitConnection, exitTransfer, exitLeftBehind, exitInterrupted},
-		addGroup(c, "FLAGS", o.AddFlags), addGroup(c, "CONNECTION", o.Connection.AddFlags))
+	setHelp(c, []int{exitOK, exitFailed, exitUsage, exitNotFound, exitLocked, exitDamaged, exitConnection, exitTransfer, exitLeftBehind, exitInterrupted},
+		addGroup(c, "FLAGS", o.AddFlags), o.Store.rival(addGroup(c, "CONNECTION", o.Connection.AddFlags)))
 	return c
 }
 
@@ -97,8 +107,10 @@ func (o *backupOptions) check(stream string) error {
 		return usagef("--retries %d is negative", o.Retries)
 	case o.IdleTimeout < time.Second:
 		return usagef("--idle-timeout %v is below a second", o.IdleTimeout)
+	case o.AcceptLoss && o.Store.Dir == "":
+		return usagef("--accept-loss is for --store-dir, which isn't given")
 	}
-	return nil
+	return o.Store.check()
 }
 
 func runBackup(ctx context.Context, o backupOptions, stream string, p *printer) (err error) {
@@ -110,13 +122,18 @@ func runBackup(ctx context.Context, o backupOptions, stream string, p *printer) 
 		return err
 	}
 	defer func() { err = errors.Join(err, d.cleanup()) }()
-	l, err := openLink(ctx, o.Connection, "backup")
+	start := time.Now()
+	l, original, err := o.open(ctx, stream, p)
 	if err != nil {
 		return &streamError{stream, err}
 	}
 	defer l.Close()
-	start := time.Now()
-	res, err := takeBackup(ctx, o, stream, l, d, p)
+	return backupTo(ctx, o, stream, original, l, d, start, p)
+}
+
+// backupTo takes the backup and prints what became of it.
+func backupTo(ctx context.Context, o backupOptions, stream string, original *backup.Original, l *link, d *destination, start time.Time, p *printer) error {
+	res, err := takeBackup(ctx, o, stream, original, l, d, p)
 	if err != nil {
 		return &streamError{stream, explainBackup(err, stream, l)}
 	}
@@ -132,8 +149,18 @@ func runBackup(ctx context.Context, o backupOptions, stream string, p *printer) 
 	return printBackup(p, newBackupSummary(res, d, l, time.Since(start)))
 }
 
+// open opens what is backed up from: a server, or a copy out of a store
+// directory, which comes with what the original is.
+func (o *backupOptions) open(ctx context.Context, stream string, p *printer) (*link, *backup.Original, error) {
+	if o.Store.Dir != "" {
+		return openStoreCopy(ctx, *o, stream, p)
+	}
+	l, err := openLink(ctx, o.Connection, "backup")
+	return l, nil, err
+}
+
 // takeBackup runs the engine with progress.
-func takeBackup(ctx context.Context, o backupOptions, stream string, l *link, d *destination, p *printer) (*backup.Result, error) {
+func takeBackup(ctx context.Context, o backupOptions, stream string, original *backup.Original, l *link, d *destination, p *printer) (*backup.Result, error) {
 	bar := p.progress(stream)
 	defer bar.Done()
 	retries := o.Retries
@@ -144,7 +171,7 @@ func takeBackup(ctx context.Context, o backupOptions, stream string, l *link, d 
 		Stream: stream, Domain: l.JS.Domain, APIPrefix: l.JS.Prefix, RequestTimeout: l.JS.Timeout,
 		NoConsumers: o.NoConsumers, ChunkSize: int(o.ChunkSize), WindowSize: int(o.WindowSize), QueueSize: int64(o.QueueSize),
 		IdleTimeout: o.IdleTimeout, Retries: retries,
-		Context: l.Resolved.Context, Account: l.Account, Version: o.Version,
+		Context: l.Resolved.Context, Account: l.Account, Version: o.Version, Original: original,
 		Progress: func(s backup.Progress) {
 			bar.Update(ui.Status{Phase: "backup", Bytes: s.RawBytes, TotalBytes: s.Total, Messages: s.Messages})
 		},
@@ -156,6 +183,9 @@ func takeBackup(ctx context.Context, o backupOptions, stream string, l *link, d 
 
 // explainBackup adds where it failed and what to do.
 func explainBackup(err error, stream string, l *link) error {
+	if l.StoreDir != "" {
+		return explainStoreBackup(err, stream, l)
+	}
 	if jsapi.IsCode(err, jsapi.CodeStreamNotFound) {
 		return fmt.Errorf("%w on %s: check the name (`nats stream ls` lists them), the account and the JetStream domain", err, l)
 	}

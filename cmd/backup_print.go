@@ -30,7 +30,9 @@ type backupSummary struct {
 	Consumers        int       `json:"consumers"`
 	MissingConsumers []string  `json:"missing_consumers,omitempty"`
 	// Cleaned are ids of backups that earlier runs left unfinished.
-	Cleaned  []string `json:"cleaned,omitempty"`
+	Cleaned []string `json:"cleaned,omitempty"`
+	// Warnings say what is missing of a damaged stream.
+	Warnings []string `json:"warnings,omitempty"`
 	Attempts int      `json:"attempts"`
 	Seconds  float64  `json:"seconds"`
 }
@@ -42,7 +44,7 @@ func newBackupSummary(r *backup.Result, d *destination, l *link, took time.Durat
 		target: l.target(), ServerVersion: m.Server.Version, Started: m.Started,
 		Messages: m.Figures.Messages, FirstSeq: m.Figures.FirstSeq, LastSeq: m.Figures.LastSeq, Deleted: m.Figures.Deleted,
 		SHA256: m.Objects[0].SHA256, Consumers: len(m.Figures.Consumers), MissingConsumers: m.MissingConsumers,
-		Cleaned: d.cleaned, Attempts: r.Attempts, Seconds: took.Round(time.Millisecond).Seconds(),
+		Cleaned: d.cleaned, Warnings: l.warnings, Attempts: r.Attempts, Seconds: took.Round(time.Millisecond).Seconds(),
 	}
 	for _, o := range m.Objects {
 		s.Bytes += o.Bytes

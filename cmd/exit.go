@@ -11,6 +11,7 @@ import (
 	"github.com/jetkeep/jetkeep/backup/repo"
 	"github.com/jetkeep/jetkeep/format"
 	"github.com/jetkeep/jetkeep/internal/connect"
+	"github.com/jetkeep/jetkeep/internal/embedded"
 	"github.com/jetkeep/jetkeep/internal/jsapi"
 	"github.com/jetkeep/jetkeep/internal/tarfile"
 	"github.com/jetkeep/jetkeep/restore"
@@ -91,6 +92,11 @@ func exitCode(err error) int {
 		{exitInterrupted, anyOf(errInterrupted)},
 		{exitUsage, isUsage},
 		{exitRefused, is[*restore.Refused]},
+		{exitLocked, isStoreInUse},
+		{exitNotFound, isNoStore},
+		{exitDamaged, is[*embedded.DamagedError]},
+		{exitRefused, is[*embedded.ClusteredError]},
+		{exitConnection, is[*embedded.KeyError]},
 		{exitConnection, isDenied},
 		{exitFailed, anyOf(backup.ErrNeedsV2, format.ErrV1, verify.ErrV1)},
 		{exitNotFound, isGone},
@@ -137,7 +143,7 @@ func isGone(err error) bool {
 }
 
 func isDamage(err error) bool {
-	return is[*format.DamageError](err) || is[*restore.CheckError](err) ||
+	return is[*format.DamageError](err) || is[*restore.CheckError](err) || is[*demoError](err) ||
 		anyOf(format.ErrMismatch, repo.ErrDamaged, tarfile.ErrNotTar, tarfile.ErrTruncated)(err)
 }
 

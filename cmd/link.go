@@ -14,6 +14,11 @@ type link struct {
 	*connect.Connection
 	// Account is "" when the user may not know it.
 	Account string
+	// StoreDir is set for a server in the process on that directory; the rest
+	// goes with it: stop ends it, undo too, and leaves nothing behind.
+	StoreDir   string
+	stop, undo func() error
+	warnings   []string
 }
 
 // openLink connects. verb is how the connection shows on the server.
@@ -41,13 +46,14 @@ func openLink(ctx context.Context, s connect.Settings, verb string) (*link, erro
 
 // target says where a verb works, for JSON.
 type target struct {
-	Server  string `json:"server"`
-	Account string `json:"account,omitempty"`
-	Context string `json:"context,omitempty"`
+	Server   string `json:"server,omitempty"`
+	StoreDir string `json:"store_dir,omitempty"`
+	Account  string `json:"account,omitempty"`
+	Context  string `json:"context,omitempty"`
 }
 
 func (l *link) target() target {
-	return target{Server: l.Resolved.Server, Account: l.Account, Context: l.Resolved.Context}
+	return target{Server: l.Resolved.Server, StoreDir: l.StoreDir, Account: l.Account, Context: l.Resolved.Context}
 }
 
 // String names server, account and context, for the line of outcome.
@@ -63,5 +69,21 @@ func (t target) String() string {
 	if t.Context != "" {
 		about = append(about, "context "+t.Context)
 	}
-	return fmt.Sprintf("%s (%s)", t.Server, strings.Join(about, ", "))
+	return fmt.Sprintf("%s (%s)", t.where(), strings.Join(about, ", "))
+}
+
+// at is String, in front of it what it is.
+func (l *link) at() string {
+	if l.StoreDir != "" {
+		return l.String()
+	}
+	return "server " + l.String()
+}
+
+// where is a server's URL, or a store directory.
+func (t target) where() string {
+	if t.StoreDir != "" {
+		return "store directory " + t.StoreDir
+	}
+	return t.Server
 }

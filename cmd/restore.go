@@ -25,6 +25,7 @@ type restoreOptions struct {
 	WindowSize sizeValue
 	Engine     restore.Options // what the flags set directly
 	Connection connect.Settings
+	Store      storeFlags
 }
 
 func (o *restoreOptions) AddFlags(f *pflag.FlagSet) {
@@ -46,6 +47,8 @@ func (o *restoreOptions) AddFlags(f *pflag.FlagSet) {
 	f.Var(&o.WindowSize, "window-size", "bytes on their way that aren't acknowledged yet")
 	f.DurationVar(&o.Engine.IdleTimeout, "idle-timeout", 30*time.Second, "fail when either side is silent for so long")
 	f.DurationVar(&o.Engine.FinishTimeout, "finish-timeout", 15*time.Minute, "give the server so long after the last byte, and its replicas to catch up")
+	o.Store.AddFlags(f)
+	f.StringVar(&o.Store.Cipher, "store-cipher", "", "`chachapoly or aes`, for a store directory whose first stream this is")
 	jsonFlag(f)
 }
 
@@ -60,16 +63,23 @@ func newRestoreCommand(a *app) *cobra.Command {
 			"backup, and made live in one step. A restore that fails or is interrupted leaves\n" +
 			"nothing behind. Stop applications first that create or update the stream when they\n" +
 			"start: they could take a staged stream over.\n\n" +
-			"The backup is named as for verify; - reads the tar that `backup -o -` writes.",
+			"The backup is named as for verify; - reads the tar that `backup -o -` writes.\n\n" +
+			"--store-dir restores into the directory of a nats-server that doesn't run; one that\n" +
+			"doesn't exist is made. A server can be started on it afterwards. What opening the\n" +
+			"directory does to the account's other streams is what starting a server on it would\n" +
+			"do: expired messages go, mirrors and sources within the account catch up. Only\n" +
+			"--dry-run works on a copy. Limits that the server's configuration sets for the\n" +
+			"account aren't known. A node of a cluster has to be restored to over a connection.",
 		Example: "  jetkeep restore ORDERS --repo /backups --dry-run\n" +
 			"  jetkeep restore ORDERS --repo /backups\n" +
 			"  jetkeep restore ORDERS --repo /backups --as ORDERS_COPY --check full\n" +
-			"  jetkeep restore ./orders-before-upgrade --replicas 1",
+			"  jetkeep restore ./orders-before-upgrade --replicas 1\n" +
+			"  jetkeep restore ORDERS --repo /backups --store-dir /var/lib/nats",
 		Args: exactly(1, "restore takes one backup: a stream, a directory or -"),
 		RunE: func(c *cobra.Command, args []string) error { return runRestore(c.Context(), o, args[0], a.p) },
 	}
-	setHelp(c, []int{exitOK, exitFailed, exitUsage, exitNotFound, exitDamaged, exitRefused, exitConnection, exitTransfer, exitLeftBehind, exitInterrupted},
-		addGroup(c, "FLAGS", o.AddFlags), addGroup(c, "CONNECTION", o.Connection.AddFlags))
+	setHelp(c, []int{exitOK, exitFailed, exitUsage, exitNotFound, exitLocked, exitDamaged, exitRefused, exitConnection, exitTransfer, exitLeftBehind, exitInterrupted},
+		addGroup(c, "FLAGS", o.AddFlags), o.Store.rival(addGroup(c, "CONNECTION", o.Connection.AddFlags)))
 	return c
 }
 
@@ -94,7 +104,7 @@ func (o *restoreOptions) check() error {
 	case e.FinishTimeout < time.Second:
 		return usagef("--finish-timeout %v is below a second", e.FinishTimeout)
 	}
-	return nil
+	return o.Store.check()
 }
 
 // engine returns the engine's options.
@@ -102,7 +112,7 @@ func (o *restoreOptions) engine(l *link) (restore.Options, error) {
 	e := o.Engine
 	e.Domain, e.APIPrefix, e.RequestTimeout = l.JS.Domain, l.JS.Prefix, l.JS.Timeout
 	t := l.target()
-	e.Server, e.Account, e.Context = t.Server, t.Account, t.Context
+	e.Server, e.Account, e.Context = t.where(), t.Account, t.Context
 	e.FullCheck = o.Check == "full"
 	e.ChunkSize, e.WindowSize = int(o.ChunkSize), int(o.WindowSize)
 	if o.ConfigFile == "" {
@@ -135,11 +145,17 @@ func runRestore(ctx context.Context, o restoreOptions, arg string, p *printer) (
 		return err
 	}
 	defer func() { err = errors.Join(err, src.Close()) }()
-	l, err := openLink(ctx, o.Connection, "restore")
+	l, stream, err := o.open(ctx, src, p)
 	if err != nil {
 		return err
 	}
 	defer l.Close()
+	return restoreFrom(ctx, o, src, l, stream, p)
+}
+
+// restoreFrom makes the plan, carries it out, and prints what became of it. A
+// dry run prints the plan, and ends as the restore would if that were refused.
+func restoreFrom(ctx context.Context, o restoreOptions, src *source, l *link, stream string, p *printer) error {
 	engine, err := o.engine(l)
 	if err != nil {
 		return err
@@ -147,16 +163,46 @@ func runRestore(ctx context.Context, o restoreOptions, arg string, p *printer) (
 	start := time.Now()
 	plan, res, err := restoreSource(ctx, engine, src, l, o.DryRun, p)
 	if err != nil {
-		return explainRestore(err, l)
+		err = explainRestore(err, l)
 	}
-	if o.DryRun {
-		return printPlan(p, plan)
+	if err := l.end(stream, o.DryRun, err); err != nil {
+		return err
 	}
-	return printRestore(p, newRestoreSummary(plan, res, time.Since(start)))
+	if !o.DryRun {
+		return printRestore(p, newRestoreSummary(plan, res, l, time.Since(start)))
+	}
+	if err := printPlan(p, plan); err != nil {
+		return err
+	}
+	if bad := plan.Refusals(); len(bad) > 0 {
+		return explainRestore(&restore.Refused{Stream: plan.Target.Stream, Findings: bad}, l)
+	}
+	return nil
+}
+
+// open opens what is restored to, a server or a store directory, and returns the
+// name that the stream will have.
+func (o *restoreOptions) open(ctx context.Context, src *source, p *printer) (*link, string, error) {
+	stream := o.Engine.As
+	if stream == "" {
+		file, err := src.BackupFile(ctx)
+		if err != nil {
+			return nil, "", err
+		}
+		stream = file.StreamName()
+	}
+	var l *link
+	var err error
+	if o.Store.Dir != "" {
+		l, err = openStoreTarget(ctx, *o, stream, p)
+	} else {
+		l, err = openLink(ctx, o.Connection, "restore")
+	}
+	return l, stream, err
 }
 
 // restoreSource makes the plan and, unless it's a dry run, carries it out, with
-// progress. The plan of a dry run is no error, whatever it refuses.
+// progress.
 func restoreSource(ctx context.Context, engine restore.Options, src *source, l *link, dryRun bool, p *printer) (*restore.Plan, *restore.Result, error) {
 	name := src.Name
 	if engine.As != "" {
@@ -182,5 +228,5 @@ func restoreSource(ctx context.Context, engine restore.Options, src *source, l *
 
 // explainRestore adds where it failed.
 func explainRestore(err error, l *link) error {
-	return fmt.Errorf("%w (server %s)", err, l)
+	return fmt.Errorf("%w (%s)", err, l.at())
 }

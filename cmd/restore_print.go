@@ -40,14 +40,15 @@ type restoreSummary struct {
 	Seconds  float64  `json:"seconds"`
 }
 
-func newRestoreSummary(plan *restore.Plan, r *restore.Result, took time.Duration) restoreSummary {
+func newRestoreSummary(plan *restore.Plan, r *restore.Result, l *link, took time.Duration) restoreSummary {
 	s := restoreSummary{
 		MessageType: "summary", Stream: r.Stream, Backup: backupLabel(plan),
-		target:   target{Server: plan.Target.Server, Account: plan.Target.Account, Context: plan.Target.Context},
+		target:   l.target(),
 		Messages: r.State.Messages, FirstSeq: r.State.FirstSeq, LastSeq: r.State.LastSeq, Deleted: uint64(max(r.State.NumDeleted, 0)),
 		Expired: plan.Expected.Expired, Lost: plan.Expected.Lost, Consumers: r.Consumers, Finished: r.Finished, Sent: r.Sent,
 		Seconds: took.Round(time.Millisecond).Seconds(),
 	}
+	s.Warnings = append(s.Warnings, l.warnings...)
 	for _, f := range plan.Findings {
 		if f.Level == restore.Warning {
 			s.Warnings = append(s.Warnings, f.Text)
@@ -128,11 +129,9 @@ func writePlan(w io.Writer, plan *restore.Plan) {
 			}
 		}
 	}
-	if n := len(plan.Refusals()); n > 0 {
-		fmt.Fprintf(w, "the restore would be refused: %s\n", ui.Plural(n, "refusal"))
-		return
+	if len(plan.Refusals()) == 0 {
+		fmt.Fprintln(w, "nothing was touched; without --dry-run the restore would begin")
 	}
-	fmt.Fprintln(w, "nothing was touched; without --dry-run the restore would begin")
 }
 
 // spanOf counts the sequences between first and last.

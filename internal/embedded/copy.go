@@ -43,6 +43,7 @@ type Copy struct {
 	account  string
 	stream   string
 	temp     string
+	blocks   map[string]fs.FileInfo // as they were copied
 }
 
 // DamagedError says that a stream in a store directory isn't whole.
@@ -92,6 +93,9 @@ func (c *Copy) open(ctx context.Context, o CopyOptions, dir string) error {
 	if c.Original, err = neutralise(to, o.Account, so.EncryptionKey); err != nil {
 		return fmt.Errorf("store directory %s: %w", o.StoreDir, err)
 	}
+	if c.blocks, err = c.listBlocks(); err != nil {
+		return err
+	}
 	if c.Server, err = Start(ctx, so); err != nil {
 		return err
 	}
@@ -117,9 +121,29 @@ func (a asset) keyAndCipher(key string) (string, string, error) {
 	return key, m.sealed.cipher, nil
 }
 
-// Lost returns what the server says that is lost of the stream's messages, empty
-// for nothing. It notices damage when it reads, so this is to be asked once all
-// has been read. messages is how many were read.
+// listBlocks stats the copy's message blocks, by file name.
+func (c *Copy) listBlocks() (map[string]fs.FileInfo, error) {
+	paths, err := filepath.Glob(filepath.Join(globQuote(c.temp), server.JetStreamStoreDir, "*", streamsDir, "*", "msgs", "*.blk"))
+	blocks := map[string]fs.FileInfo{}
+	for _, path := range paths {
+		fi, serr := os.Stat(path)
+		if serr == nil {
+			blocks[fi.Name()] = fi
+		} else if !errors.Is(serr, fs.ErrNotExist) {
+			err = serr
+		}
+	}
+	return blocks, err
+}
+
+// Lost returns what of the stream's messages is damaged, empty for nothing. The
+// server notices damage when it reads, so this is to be asked once all has been
+// read. messages is how many were read.
+//
+// The server itself says only to those who also want a list of all deleted
+// sequences, which can be huge. What it does to its files tells as much: a
+// block is cut in place where it stops making sense; and when the blocks end
+// before the sequence that the index remembers, a block is added that says so.
 func (c *Copy) Lost(ctx context.Context, messages uint64) ([]string, error) {
 	nc, err := c.Connect(c.account)
 	if err != nil {
@@ -129,27 +153,43 @@ func (c *Copy) Lost(ctx context.Context, messages uint64) ([]string, error) {
 	var info struct {
 		State struct {
 			Messages uint64 `json:"messages"`
-			Lost     *struct {
-				Messages []uint64 `json:"msgs"`
-				Bytes    uint64   `json:"bytes"`
-			} `json:"lost"`
+			LastSeq  uint64 `json:"last_seq"`
 		} `json:"state"`
 	}
 	if err := call(ctx, nc, "STREAM.INFO."+c.stream, 0, &info); err != nil {
 		return nil, err
 	}
+	now, err := c.listBlocks()
+	if err != nil {
+		return nil, err
+	}
 	var reasons []string
-	if lost := info.State.Lost; lost != nil {
-		text := fmt.Sprintf("%d bytes of its message blocks can't be read", lost.Bytes)
-		if n := len(lost.Messages); n > 0 {
-			text += fmt.Sprintf(", with %d messages (sequences %d to %d)", n, slices.Min(lost.Messages), slices.Max(lost.Messages))
+	for _, name := range sortedKeys(now) {
+		before, ok := c.blocks[name]
+		switch {
+		case !ok && info.State.LastSeq > 0:
+			reasons = append(reasons, fmt.Sprintf("its last messages, up to sequence %d, can't be read: their block or its end is missing", info.State.LastSeq))
+		case ok && os.SameFile(before, now[name]) && now[name].Size() < before.Size():
+			reasons = append(reasons, fmt.Sprintf("the last %d of %d bytes of message block %s can't be read", before.Size()-now[name].Size(), before.Size(), name))
 		}
-		reasons = append(reasons, text)
 	}
 	if messages < info.State.Messages {
 		reasons = append(reasons, fmt.Sprintf("%d of %d messages can't be read", info.State.Messages-messages, info.State.Messages))
 	}
 	return reasons, nil
+}
+
+// Doubts are signs of damage that also a server leaves that was killed: blocks
+// that the index lists and that aren't there, since all in them was deleted, or
+// since they are lost.
+func (c *Copy) Doubts() []string {
+	var doubts []string
+	for _, w := range c.Warnings() {
+		if strings.Contains(w, "could not locate msg block") {
+			doubts = append(doubts, w)
+		}
+	}
+	return doubts
 }
 
 // Close stops the server and removes the copy. It may be called more than once.

@@ -23,8 +23,15 @@ type Original struct {
 const copySubject = "_jetkeep.copy"
 
 // neutralStream takes out of a stream's configuration everything by which a
-// server that opens it would add, remove or send messages, or refuse to open it
-// outside of its cluster. All else, sealed and the deny_ fields among it, stays.
+// server that opens it would, as time goes by or since others are missing, add,
+// remove or send messages, or refuse to open it outside of its cluster. All else
+// stays, sealed and the deny_ fields among it.
+//
+// So do max_msgs, max_bytes and max_msgs_per_subject. What they removed is gone
+// for certain only once the server has stopped in an orderly way; after a crash
+// the blocks still have it, and a server that starts relies on these limits to
+// remove it again. Without them a copy would bring back messages that the stream
+// doesn't have any more.
 func neutralStream(cfg *format.Object) {
 	var replicas int
 	_ = cfg.Get("num_replicas", &replicas)
@@ -34,13 +41,11 @@ func neutralStream(cfg *format.Object) {
 	}
 	cfg.Delete("mirror", "mirror_direct", "sources", "republish", "subject_transform",
 		"allow_msg_ttl", "subject_delete_marker_ttl", "allow_msg_schedules",
-		"discard_new_per_subject", "first_seq", "placement", "consumer_limits")
+		"first_seq", "placement", "consumer_limits")
 	cfg.Set("subjects", []string{copySubject})
 	cfg.Set("retention", "limits")
 	cfg.Set("max_age", 0)
-	for _, limit := range []string{"max_msgs", "max_bytes", "max_msgs_per_subject", "max_consumers"} {
-		cfg.Set(limit, -1)
-	}
+	cfg.Set("max_consumers", -1)
 	cfg.Set("num_replicas", 1)
 }
 
@@ -48,8 +53,16 @@ func neutralStream(cfg *format.Object) {
 // enough for any timer.
 const neutralTime = 365 * 24 * time.Hour
 
-// neutralConsumer keeps a consumer from delivering and from going away.
+// neutralConsumer keeps a consumer from delivering, from giving up on what it has
+// delivered, and from going away.
 func neutralConsumer(cfg *format.Object) {
+	var acks string
+	_ = cfg.Get("ack_policy", &acks)
+	if acks == "explicit" || acks == "all" {
+		cfg.Delete("backoff")
+		cfg.Set("ack_wait", neutralTime)
+		cfg.Set("max_deliver", -1)
+	}
 	cfg.Set("pause_until", time.Now().UTC().Add(neutralTime).Truncate(time.Second))
 	cfg.Set("inactive_threshold", neutralTime)
 	cfg.Set("num_replicas", 0)
