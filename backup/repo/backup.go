@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
+	"sync"
 
 	"github.com/jetkeep/jetkeep/format"
 )
@@ -130,26 +132,27 @@ func (b *Backup) Archive(ctx context.Context) (io.ReadCloser, error) {
 	return &archiveReader{ctx: ctx, b: b, parts: b.parts()}, nil
 }
 
-// archiveReader reads objects one after another.
+// archiveReader reads objects one after another. Close may be called while a
+// Read is under way, and ends it if the store's own reader lets it.
 type archiveReader struct {
 	ctx   context.Context
 	b     *Backup
 	parts []format.ArchiveObject // the current one first
-	cur   io.ReadCloser
-	read  int64 // of the current one
+	read  int64                  // of the current one
+
+	mu     sync.Mutex
+	cur    io.ReadCloser
+	closed bool
 }
 
 func (r *archiveReader) Read(p []byte) (int, error) {
 	for len(r.parts) > 0 {
 		part := r.parts[0]
-		if r.cur == nil {
-			cur, err := r.b.home.GetRange(r.ctx, r.b.prefix+part.Key, 0, -1)
-			if err != nil {
-				return 0, r.b.missing(err)
-			}
-			r.cur, r.read = cur, 0
+		cur, err := r.open(part)
+		if err != nil {
+			return 0, err
 		}
-		n, err := r.cur.Read(p)
+		n, err := cur.Read(p)
 		r.read += int64(n)
 		ended := err == io.EOF
 		if part.Bytes >= 0 && (r.read > part.Bytes || ended && r.read < part.Bytes) {
@@ -165,9 +168,35 @@ func (r *archiveReader) Read(p []byte) (int, error) {
 	return 0, io.EOF
 }
 
+// open returns the current object's reader.
+func (r *archiveReader) open(part format.ArchiveObject) (io.Reader, error) {
+	r.mu.Lock()
+	cur, closed := r.cur, r.closed
+	r.mu.Unlock()
+	switch {
+	case closed:
+		return nil, fs.ErrClosed
+	case cur != nil:
+		return cur, nil
+	}
+	cur, err := r.b.home.GetRange(r.ctx, r.b.prefix+part.Key, 0, -1)
+	if err != nil {
+		return nil, r.b.missing(err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, errors.Join(fs.ErrClosed, cur.Close())
+	}
+	r.cur, r.read = cur, 0
+	return cur, nil
+}
+
 // next goes on to the next object.
 func (r *archiveReader) next() error {
 	r.parts = r.parts[1:]
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	return r.closeCurrent()
 }
 
@@ -182,6 +211,8 @@ func (r *archiveReader) closeCurrent() error {
 
 // Close ends the reading.
 func (r *archiveReader) Close() error {
-	r.parts = nil
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
 	return r.closeCurrent()
 }
