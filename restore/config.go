@@ -378,10 +378,28 @@ func (p *Plan) consumers(h *format.Head) []format.Consumer {
 	if p.o.NoConsumers {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(h.Consumers), func(k format.Consumer) bool {
+	kept := slices.DeleteFunc(slices.Clone(h.Consumers), func(k format.Consumer) bool {
 		var direct bool
 		return k.Config.Get("direct", &direct) == nil && direct
 	})
+	for i := range kept {
+		raiseFloor(&kept[i], h.State.FirstSeq)
+	}
+	return kept
+}
+
+// raiseFloor has a consumer stand at least before the stream's first message, as
+// a new one does. In a cluster a consumer's floor may be lower, and a restoring
+// single server would drop all of its state as older than what it has begun with.
+func raiseFloor(k *format.Consumer, first uint64) {
+	for _, field := range []string{"delivered", "ack_floor"} {
+		var at format.SequencePair
+		if k.State.Get(field, &at) == nil && first > 0 && at.Stream < first-1 {
+			at.Stream = first - 1
+			k.State = k.State.Clone()
+			k.State.Set(field, at)
+		}
+	}
 }
 
 // unstaged returns a consumer's configuration as it was before staging, and
