@@ -127,7 +127,7 @@ func newRootCommand(a *app) *cobra.Command {
 		return usagef("%w (see `%s --help`)", err, c.CommandPath())
 	})
 	verbs := []*cobra.Command{
-		newInitCommand(a), newBackupCommand(a), newVerifyCommand(a), newRestoreCommand(a), newVersionCommand(a),
+		newInitCommand(a), newBackupCommand(a), newVerifyCommand(a), newRestoreCommand(a), newDemoCommand(a), newVersionCommand(a),
 	}
 	root.AddCommand(verbs...)
 	setRootHelp(root)

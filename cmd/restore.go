@@ -25,7 +25,9 @@ type restoreOptions struct {
 	WindowSize sizeValue
 	Engine     restore.Options // what the flags set directly
 	Connection connect.Settings
-	Store      storeFlags
+	// SystemContext is a NATS context of the system account.
+	SystemContext string
+	Store         storeFlags
 }
 
 func (o *restoreOptions) AddFlags(f *pflag.FlagSet) {
@@ -47,6 +49,7 @@ func (o *restoreOptions) AddFlags(f *pflag.FlagSet) {
 	f.Var(&o.WindowSize, "window-size", "bytes on their way that aren't acknowledged yet")
 	f.DurationVar(&o.Engine.IdleTimeout, "idle-timeout", 30*time.Second, "fail when either side is silent for so long")
 	f.DurationVar(&o.Engine.FinishTimeout, "finish-timeout", 15*time.Minute, "give the server so long after the last byte, and its replicas to catch up")
+	f.StringVar(&o.SystemContext, "system-context", "", "NATS `context` of the system account, which shows the servers' versions, tags and room")
 	o.Store.AddFlags(f)
 	f.StringVar(&o.Store.Cipher, "store-cipher", "", "`chachapoly or aes`, for a store directory whose first stream this is")
 	jsonFlag(f)
@@ -103,6 +106,8 @@ func (o *restoreOptions) check() error {
 		return usagef("--idle-timeout %v is below a second", e.IdleTimeout)
 	case e.FinishTimeout < time.Second:
 		return usagef("--finish-timeout %v is below a second", e.FinishTimeout)
+	case o.SystemContext != "" && o.Store.Dir != "":
+		return usagef("--system-context is about servers, and --store-dir works without one: give one of them")
 	}
 	return o.Store.check()
 }
@@ -150,6 +155,14 @@ func runRestore(ctx context.Context, o restoreOptions, arg string, p *printer) (
 		return err
 	}
 	defer l.Close()
+	if o.SystemContext != "" {
+		system, err := connect.Connect(ctx, connect.Settings{Context: o.SystemContext}, "jetkeep restore")
+		if err != nil {
+			return fmt.Errorf("--system-context: %w", err)
+		}
+		defer system.Close()
+		o.Engine.System = system.NC
+	}
 	return restoreFrom(ctx, o, src, l, stream, p)
 }
 

@@ -31,6 +31,8 @@ const password = "hunter2-kilimanjaro"
 //	exits N cmd args…        runs a command that must exit with code N
 //	stream NAME MESSAGES     fills a stream, with consumers and TTLs
 //	resubject NAME SUBJECT   gives a stream another subject
+//	delete NAME              deletes a stream
+//	context NAME USER PASS   makes a NATS context for the server
 //	latest DIR STREAM        sets $ID and $DIR to a repository's latest backup
 //	flip FILE N              flips a bit of the byte at N (from the end if negative)
 //	cut FILE N               removes the last N bytes
@@ -67,6 +69,8 @@ func TestScripts(t *testing.T) {
 			"stream":    func(ts *testscript.TestScript, _ bool, args []string) { cmdStream(t, nc, ts, args) },
 			"resubject": func(ts *testscript.TestScript, _ bool, args []string) { cmdResubject(nc, ts, args) },
 			"latest":    cmdLatest,
+			"delete":    cmdDelete(t, nc),
+			"context":   cmdContext,
 			"flip":      cmdEdit(flip),
 			"cut":       cmdEdit(func(data []byte, arg string) []byte { n, _ := strconv.Atoi(arg); return data[:len(data)-n] }),
 			"extend":    cmdEdit(func(data []byte, arg string) []byte { return append(data, arg...) }),
@@ -125,6 +129,24 @@ func cmdLatest(ts *testscript.TestScript, _ bool, args []string) {
 	id := entries[len(entries)-1].Name()
 	ts.Setenv("ID", id)
 	ts.Setenv("DIR", filepath.Join(dir, id))
+}
+
+func cmdDelete(t *testing.T, nc *nats.Conn) func(*testscript.TestScript, bool, []string) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(ts *testscript.TestScript, _ bool, args []string) {
+		ts.Check(js.DeleteStream(context.Background(), args[0]))
+	}
+}
+
+func cmdContext(ts *testscript.TestScript, _ bool, args []string) {
+	dir := filepath.Join(ts.Getenv("XDG_CONFIG_HOME"), "nats", "context")
+	ts.Check(os.MkdirAll(dir, 0o700))
+	data, err := json.Marshal(map[string]string{"url": ts.Getenv("NATS_URL"), "user": args[1], "password": args[2]})
+	ts.Check(err)
+	ts.Check(os.WriteFile(filepath.Join(dir, args[0]+".json"), data, 0o600))
 }
 
 // cmdEdit makes a command that changes a file.
