@@ -214,6 +214,24 @@ func (o *restoreOptions) open(ctx context.Context, src *source, p *printer) (*li
 	return l, stream, err
 }
 
+// noteWaiting returns what notes once what a restore has been waiting for longer
+// than is usual.
+func noteWaiting(bar *ui.Progress) func(restore.Progress) {
+	var since time.Time
+	var said string
+	return func(s restore.Progress) {
+		switch {
+		case s.Waiting == "":
+			since = time.Time{}
+		case since.IsZero():
+			since = time.Now()
+		case time.Since(since) > 3*time.Second && s.Waiting != said:
+			said = s.Waiting
+			bar.Note(string(s.Phase), "still waiting: %s", said)
+		}
+	}
+}
+
 // restoreSource makes the plan and, unless it's a dry run, carries it out, with
 // progress.
 func restoreSource(ctx context.Context, engine restore.Options, src *source, l *link, dryRun bool, p *printer) (*restore.Plan, *restore.Result, error) {
@@ -223,8 +241,10 @@ func restoreSource(ctx context.Context, engine restore.Options, src *source, l *
 	}
 	bar := p.progress(name)
 	defer bar.Done()
+	waiting := noteWaiting(bar)
 	engine.Progress = func(s restore.Progress) {
 		bar.Update(ui.Status{Phase: string(s.Phase), Bytes: s.Bytes, TotalBytes: s.Total, Messages: s.Messages})
+		waiting(s)
 	}
 	plan, err := restore.Prepare(ctx, l.NC, src.Backup, engine)
 	if err != nil || dryRun {

@@ -80,6 +80,14 @@ func AppendHead(p []byte, h *Head) ([]byte, error) {
 	return p, nil
 }
 
+// Flush writes out what is buffered, as a block of its own.
+func (w *Writer) Flush() error {
+	if w.err != nil || w.closed {
+		return w.err
+	}
+	return w.fail(w.s2.Flush())
+}
+
 // WriteMessage appends a message; its TTL is what its header says.
 func (w *Writer) WriteMessage(m *Message) error {
 	if !w.check.headDone || w.closed {
@@ -145,15 +153,42 @@ func appendEntry(p []byte, e *entry) []byte {
 // another head: what nothing has to change in isn't encoded again. Give its
 // Block method to [InspectOptions].OnBlock.
 type Relay struct {
-	w    io.Writer
-	head func() (*Head, error)
-	done bool
+	w     io.Writer
+	head  func() (*Head, error)
+	begun bool // the head has been written
+	done  bool // and what followed the archive's own
 }
 
 // NewRelay returns a Relay onto w; head is asked once, when the archive's own
 // head has been read.
 func NewRelay(w io.Writer, head func() (*Head, error)) *Relay {
 	return &Relay{w: w, head: head}
+}
+
+// Begin writes the head right away, as a block of its own, instead of when the
+// archive's own has been read.
+func (r *Relay) Begin() error {
+	h, err := r.head()
+	if err != nil {
+		return err
+	}
+	data, err := AppendHead(nil, h)
+	if err != nil {
+		return err
+	}
+	r.begun = true
+	return r.encode(data)
+}
+
+// encode writes data as S2 blocks.
+func (r *Relay) encode(data ...[]byte) error {
+	enc := s2.NewWriter(r.w, s2.WriterConcurrency(1))
+	for _, p := range data {
+		if _, err := enc.Write(p); err != nil {
+			return err
+		}
+	}
+	return enc.Close()
 }
 
 // Block passes one block on.
@@ -166,6 +201,10 @@ func (r *Relay) Block(b *Block) error {
 	if len(rest) == 0 {
 		return nil // the head goes on, or ends just here: the next block has the messages
 	}
+	r.done = true
+	if r.begun {
+		return r.encode(rest)
+	}
 	h, err := r.head()
 	if err != nil {
 		return err
@@ -174,12 +213,5 @@ func (r *Relay) Block(b *Block) error {
 	if err != nil {
 		return err
 	}
-	enc := s2.NewWriter(r.w, s2.WriterConcurrency(1))
-	for _, p := range [][]byte{data, rest} {
-		if _, err := enc.Write(p); err != nil {
-			return err
-		}
-	}
-	r.done = true
-	return enc.Close()
+	return r.encode(data, rest)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,12 +24,18 @@ func (r *runner) activate(ctx context.Context) error {
 	defer stop()
 	live := r.p.mark(r.p.Config, stateActivating)
 	if err := r.update(ctx, live, func(m marker) bool { return m.ID == r.p.RestoreID && m.State == stateActivating }); err != nil {
-		if ctx.Err() == nil && isAPIError(err) && !jsapi.Temporary(err) {
+		if ctx.Err() == nil && isFinal(err) {
 			return r.undo(ctx, err) // refused: the stream is still staged
 		}
 		return r.undecided(err)
 	}
 	return r.complete(ctx, r.p.Config)
+}
+
+// isFinal reports whether an error says that a request was turned down.
+func isFinal(err error) bool {
+	var denied *jsapi.PermissionError
+	return errors.As(err, &denied) || isAPIError(err) && !jsapi.Temporary(err)
 }
 
 // stillOurs reads the stream once more before it's activated.
@@ -127,7 +134,16 @@ func (r *runner) wakeConsumers(ctx context.Context) error {
 func (r *runner) wake(ctx context.Context, name string, cfg format.Object, until time.Time) error {
 	var deliver string
 	_ = cfg.Get("deliver_subject", &deliver)
-	if !r.p.clone || deliver == "" {
+	stays := r.p.clone && deliver != ""
+	// An update doesn't change the pause, but in a cluster the consumer's API
+	// level follows from what it says.
+	switch {
+	case stays:
+		cfg.Set("pause_until", pauseUntil())
+	case !until.IsZero():
+		cfg.Set("pause_until", until)
+	}
+	if !stays {
 		if _, err := retried(ctx, func() (any, error) {
 			return nil, r.js.PauseConsumer(ctx, r.name, name, until)
 		}); err != nil {
@@ -221,7 +237,7 @@ func (r *runner) undo(ctx context.Context, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 90*time.Second)
 	defer cancel()
 	r.meter.enter(PhaseRollBack, 0)
-	if r.p.o.KeepFailed && r.begun {
+	if r.p.o.KeepFailed && r.begun && !r.gone(ctx) {
 		return &LeftBehindError{Stream: r.name, Err: cause,
 			What: fmt.Sprintf("the staged stream %q, as --keep-failed asks; `nats stream rm %s` removes it, and so does the next restore", r.name, r.name)}
 	}
@@ -238,6 +254,12 @@ func (r *runner) undo(ctx context.Context, cause error) error {
 		return cause
 	}
 	return &TransferError{Stream: r.name, Err: cause}
+}
+
+// gone reports whether the stream doesn't exist, for all that can be seen.
+func (r *runner) gone(ctx context.Context) bool {
+	_, err := r.info(ctx)
+	return jsapi.IsCode(err, jsapi.CodeStreamNotFound)
 }
 
 // putBack creates the empty target again that was removed.
@@ -271,17 +293,24 @@ func (r *runner) undoStaged(ctx context.Context) error {
 	absent := false
 	for {
 		info, err := r.js.StreamInfo(ctx, r.name)
+		var m marker
+		if err == nil {
+			m = markerOf(info.Config)
+		}
+		absent = false
 		switch {
-		case err == nil && markerOf(info.Config).ID != r.p.RestoreID:
+		case err == nil && m.ID != "" && m.ID != r.p.RestoreID:
+			return nil // another restore's: ours has gone
+		case err == nil && m.ID == "":
 			return fmt.Errorf("stream %q doesn't bear our marker: an application may have taken it over; look at it before you remove it", r.name)
 		case err == nil:
-			absent = false
-			if err := r.deleteOurs(ctx); err != nil {
-				return err
-			}
-			return nil
+			return r.deleteOurs(ctx)
 		case jsapi.IsCode(err, jsapi.CodeStreamNotFound):
-			absent = true
+			var ghost bool
+			if ghost, err = r.assigned(ctx); ghost {
+				return r.deleteOurs(ctx)
+			}
+			absent = err == nil
 		}
 		if time.Now().After(deadline) {
 			if absent {
@@ -293,6 +322,18 @@ func (r *runner) undoStaged(ctx context.Context) error {
 			return fmt.Errorf("the staged stream %q may be left; run the same restore again to remove it", r.name)
 		}
 	}
+}
+
+// assigned reports whether the stream that this run stages is assigned to servers
+// of the cluster that don't have it: what a restore leaves that failed early. Its
+// name stays taken. It shows only in lists, as missing.
+func (r *runner) assigned(ctx context.Context) (bool, error) {
+	filter := r.p.private()
+	if c, _ := parseConfig(r.p.Config); c.Mirror != nil {
+		filter = ""
+	}
+	list, err := r.js.StreamsOn(ctx, filter)
+	return err == nil && slices.Contains(list.Missing, r.name), err
 }
 
 func (r *runner) deleteOurs(ctx context.Context) error {

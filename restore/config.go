@@ -172,7 +172,9 @@ func (p *planner) renameBucket(cfg *format.Object) error {
 }
 
 // private is the subject that a stream is staged on, and a clone stays on.
-func (p *Plan) private() string { return "_jetkeep." + p.RestoreID }
+func (p *Plan) private() string { return privatePrefix + p.RestoreID }
+
+const privatePrefix = "_jetkeep."
 
 // limits reads the limits of the final configuration.
 func (p *Plan) limits() limits {

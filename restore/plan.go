@@ -176,7 +176,8 @@ type Target struct {
 	// Existing is what stands under the name now: "none", "empty" (it will be
 	// replaced), "abandoned" (what an interrupted restore left, it will be
 	// removed), "activating" (an interrupted activation, it will be finished),
-	// or "occupied".
+	// "occupied", or "missing" (the cluster has the name taken, and no server has
+	// the stream).
 	Existing string `json:"existing"`
 }
 
@@ -187,6 +188,7 @@ const (
 	TargetAbandoned  = "abandoned"
 	TargetActivating = "activating"
 	TargetOccupied   = "occupied"
+	TargetMissing    = "missing"
 )
 
 // Expected is what a restore should lead to.
@@ -337,6 +339,11 @@ func (p *planner) lookAtTarget(ctx context.Context) error {
 		return fmt.Errorf("listing streams: %w", err)
 	}
 	answered := time.Now()
+	if t.Existing == TargetNone && slices.Contains(list.Missing, t.Stream) {
+		if err := p.lookAtGhost(ctx); err != nil {
+			return err
+		}
+	}
 	for _, s := range list.Streams {
 		if s.Name() != t.Stream {
 			p.others = append(p.others, s)
@@ -344,6 +351,20 @@ func (p *planner) lookAtTarget(ctx context.Context) error {
 		if p.skew == 0 {
 			p.skew = clockSkew(asked, answered, s.TimeStamp)
 		}
+	}
+	return nil
+}
+
+// lookAtGhost finds out whose stream it is that a cluster has assigned and no
+// server has: an interrupted restore's, by its subject. The marker doesn't show.
+func (p *planner) lookAtGhost(ctx context.Context) error {
+	staged, err := p.js.StreamsOn(ctx, privatePrefix+">")
+	if err != nil {
+		return fmt.Errorf("listing streams: %w", err)
+	}
+	p.Target.Existing = TargetMissing
+	if slices.Contains(staged.Missing, p.Target.Stream) {
+		p.Target.Existing = TargetAbandoned
 	}
 	return nil
 }

@@ -122,6 +122,8 @@ func (p *planner) checkTarget(ctx context.Context) error {
 	case TargetOccupied:
 		p.find("target", Refusal, "target stream not empty: %d messages, last sequence %d, %d consumers in %q; restore --as another name, or delete it first",
 			p.existing.State.Messages, p.existing.State.LastSeq, p.existing.State.ConsumerCount, name)
+	case TargetMissing:
+		p.find("target", Refusal, "the cluster has the name %q taken, and no server has the stream: it couldn't be recovered, or a restore of another tool failed; look into it, and remove it by `nats stream rm %s`", name, name)
 	case TargetActivating, TargetAbandoned:
 		return p.checkInterrupted(ctx, m)
 	}
@@ -137,6 +139,8 @@ func (p *planner) checkInterrupted(ctx context.Context, m marker) error {
 		return err
 	case busy != "":
 		p.find("target", Refusal, "stream %q is being restored by another run (%s); if that isn't so, remove what it has left by `nats stream rm %s`", name, busy, name)
+	case p.existing == nil:
+		p.find("target", Warning, "a restore was interrupted before stream %q existed, and the cluster still has its name taken: it will be freed", name)
 	case p.Target.Existing == TargetAbandoned:
 		p.find("target", Warning, "restore %s of %s was interrupted and left stream %q staged: it will be removed", m.ID, m.Backup, name)
 	case m.Backup != p.backupName():
@@ -164,6 +168,12 @@ func (p *planner) busy(ctx context.Context, m marker) (string, error) {
 		return "", err
 	}
 	now, err := p.js.StreamInfo(ctx, p.Target.Stream)
+	if p.existing == nil { // it was only assigned
+		if jsapi.IsCode(err, jsapi.CodeStreamNotFound) {
+			return "", nil
+		}
+		return "it has just begun", nil
+	}
 	if err != nil {
 		return "", fmt.Errorf("looking for stream %q: %w", p.Target.Stream, err)
 	}
@@ -187,8 +197,11 @@ func (p *planner) checkSubjects(config) {
 		return
 	}
 	level, hint := Refusal, ""
-	if p.own && len(p.o.Subjects) == 0 {
+	switch {
+	case p.own && len(p.o.Subjects) == 0:
 		level, hint = Warning, "; the configuration is the backup's own, so they are kept"
+	case p.own && p.o.As != "":
+		level, hint = Warning, "; a copy with other subjects keeps them"
 	}
 	p.find("subjects", level, "%d messages on subjects that the configuration doesn't cover: %s%s", s.uncoveredAll, listCounts(s.uncovered), hint)
 }

@@ -97,9 +97,15 @@ func (r *runner) makeRoom(ctx context.Context) error {
 }
 
 func (r *runner) removeAbandoned(ctx context.Context) error {
-	before := markerOf(r.p.existing.Config)
+	var before marker
+	if r.p.existing != nil {
+		before = markerOf(r.p.existing.Config)
+	}
 	now, err := r.info(ctx)
 	if jsapi.IsCode(err, jsapi.CodeStreamNotFound) {
+		if r.p.existing == nil {
+			return r.delete(ctx)
+		}
 		return nil
 	}
 	if err != nil {
@@ -148,7 +154,9 @@ func (r *runner) waitGone(ctx context.Context) error {
 	for n := 0; ; n++ {
 		_, err := r.js.StreamInfo(ctx, r.name)
 		if jsapi.IsCode(err, jsapi.CodeStreamNotFound) {
-			return nil
+			if left, err := r.assigned(ctx); err == nil && !left {
+				return nil
+			}
 		}
 		if n >= 20 {
 			return fmt.Errorf("stream %q was deleted and is still there", r.name)
@@ -235,10 +243,8 @@ func (r *runner) request(ctx context.Context) (subject string, err error) {
 		if !passing && !taken || n >= 5 {
 			return "", r.refusedByServer(err)
 		}
-		if jsapi.Temporary(err) {
-			if serr := sleep(ctx, time.Second<<n/2); serr != nil {
-				return "", serr
-			}
+		if serr := sleep(ctx, time.Second<<n/2); serr != nil {
+			return "", serr
 		}
 		if cerr := r.clear(ctx); cerr != nil {
 			return "", r.refusedByServer(err)
@@ -251,7 +257,10 @@ func (r *runner) request(ctx context.Context) (subject string, err error) {
 func (r *runner) clear(ctx context.Context) error {
 	info, err := r.info(ctx)
 	if jsapi.IsCode(err, jsapi.CodeStreamNotFound) {
-		return nil
+		if ours, err := r.assigned(ctx); !ours {
+			return err
+		}
+		return r.delete(ctx)
 	}
 	if err != nil {
 		return err
@@ -279,7 +288,8 @@ func (r *runner) refusedByServer(err error) error {
 }
 
 // send sends the archive, with its head changed, and holds it against what the
-// plan read.
+// plan read. The head goes first and by itself: with it the server makes the
+// stream, which from then on shows whose it is, however this run ends.
 func (r *runner) send(ctx context.Context, s *sender) error {
 	p := r.p
 	archive, err := p.backup.Archive(ctx)
@@ -322,10 +332,14 @@ func (c counted) Write(p []byte) (int, error) {
 
 // relay passes the archive's blocks on as they are.
 func (r *runner) relay(s *sender, archive io.Reader) (*format.Inspection, error) {
-	var head *format.Head
-	relay := format.NewRelay(counted{s, &r.sent}, func() (*format.Head, error) { return r.p.stagedHead(head) })
+	relay := format.NewRelay(counted{s, &r.sent}, func() (*format.Head, error) { return r.p.stagedHead(r.p.archive.Head) })
+	if err := relay.Begin(); err != nil {
+		return nil, err
+	}
+	if err := s.push(); err != nil {
+		return nil, err
+	}
 	return format.Inspect(s.ctx, archive, format.InspectOptions{
-		OnHead:    func(h *format.Head) error { head = h; return nil },
 		OnMessage: r.meter.message,
 		OnBlock: func(b *format.Block) error {
 			_ = r.meter.block(b)
@@ -337,16 +351,18 @@ func (r *runner) relay(s *sender, archive io.Reader) (*format.Inspection, error)
 // rewrite replays the archive into a new one.
 func (r *runner) rewrite(s *sender, archive io.Reader) (*format.Inspection, error) {
 	w := format.NewWriter(counted{s, &r.sent})
+	head, err := r.p.stagedHead(r.p.archive.Head)
+	if err != nil {
+		return nil, err
+	}
+	for _, step := range []func() error{func() error { return w.WriteHead(head) }, w.Flush, s.push} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
 	edit := r.p.edit()
 	res, err := Replay(s.ctx, archive, &archiveStore{w: w}, ReplayOptions{
 		Now: r.p.now,
-		OnHead: func(h *format.Head) error {
-			staged, err := r.p.stagedHead(h)
-			if err != nil {
-				return err
-			}
-			return w.WriteHead(staged)
-		},
 		Edit: func(m *format.Message) error {
 			r.meter.messages.Add(1)
 			r.meter.bytes.Add(int64(m.Size()))

@@ -191,6 +191,13 @@ func (s *sender) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// push sends what is buffered.
+func (s *sender) push() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.flush(len(s.buf))
+}
+
 // flush sends the first n bytes of the buffer, once the window has room. s.mu
 // is held.
 func (s *sender) flush(n int) error {

@@ -146,6 +146,13 @@ func (c *Client) StreamDeleted(ctx context.Context, name string) ([]uint64, erro
 
 // Streams returns all streams of the account, sorted by name.
 func (c *Client) Streams(ctx context.Context) (*StreamList, error) {
+	return c.StreamsOn(ctx, "")
+}
+
+// StreamsOn returns the streams that listen on a subject that matches filter, or
+// all of them for "". In a cluster those that give no answer count by what they
+// were assigned with.
+func (c *Client) StreamsOn(ctx context.Context, filter string) (*StreamList, error) {
 	list := &StreamList{Offline: map[string]string{}}
 	seen := map[string]bool{}
 	for offset := 0; ; {
@@ -155,7 +162,11 @@ func (c *Client) Streams(ctx context.Context) (*StreamList, error) {
 			Missing []string          `json:"missing"`
 			Offline map[string]string `json:"offline"`
 		}
-		if err := c.Request(ctx, "STREAM.LIST", page{Offset: offset}.request(), &resp); err != nil {
+		req := struct {
+			Offset  int    `json:"offset"`
+			Subject string `json:"subject,omitempty"`
+		}{offset, filter}
+		if err := c.Request(ctx, "STREAM.LIST", req, &resp); err != nil {
 			return nil, err
 		}
 		for _, s := range resp.Streams {

@@ -3,6 +3,7 @@ package testnats
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -255,16 +256,22 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// fetch takes up to n messages that are there.
-func fetch(t testing.TB, c jetstream.Consumer, n int) []jetstream.Msg {
+// fetch takes up to n messages that are there. In a cluster a new consumer may
+// not be known everywhere yet.
+func fetch(t testing.TB, c jetstream.Consumer, n int) (msgs []jetstream.Msg) {
 	t.Helper()
-	batch, err := c.FetchNoWait(n)
-	check(t, err)
-	var msgs []jetstream.Msg
-	for m := range batch.Messages() {
-		msgs = append(msgs, m)
-	}
-	check(t, batch.Error())
+	Eventually(t, func() error {
+		batch, err := c.FetchNoWait(n)
+		check(t, err)
+		for m := range batch.Messages() {
+			msgs = append(msgs, m)
+		}
+		if err := batch.Error(); !errors.Is(err, nats.ErrNoResponders) || len(msgs) > 0 {
+			check(t, err)
+			return nil
+		}
+		return nats.ErrNoResponders
+	})
 	return msgs
 }
 
