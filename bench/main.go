@@ -1,3 +1,5 @@
+//go:build unix
+
 // Command bench measures jetkeep against the nats CLI, in turn, on the same
 // streams and the same server:
 //
