@@ -43,6 +43,7 @@ func TestKill(t *testing.T) {
 		"activation":                   killedActivation,
 		"restore, by signals":          interruptedRestore,
 		"restore, stopped":             stoppedRestore,
+		"cluster":                      killedInCluster,
 		"activation, without a server": lostInTheActivation,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -118,7 +119,6 @@ func mustSucceed(t *testing.T, bin string, args ...string) *process {
 
 // victim is a process that isn't there yet when its end is prepared.
 type victim struct {
-	mu sync.Mutex
 	p  *process
 	ok chan struct{}
 }
@@ -168,8 +168,8 @@ func unreachable(t *testing.T, nc *nats.Conn, stream string) {
 }
 
 // tollgate is a proxy that knows the NATS protocol: it calls pass with the
-// subject of each message that the client publishes to the JetStream API, before
-// the server gets it. When pass returns false, the connection is cut there.
+// subject of each message that the client publishes to JetStream, before the
+// server gets it. When pass returns false, the connection is cut there.
 type tollgate struct {
 	ln     net.Listener
 	target string
@@ -250,7 +250,7 @@ func (g *tollgate) up(r *bufio.Reader, w io.Writer) error {
 				return fmt.Errorf("%q: %w", line, err)
 			}
 			size += 2
-			if strings.HasPrefix(f[1], "$JS.API.") && !g.pass(f[1]) {
+			if strings.HasPrefix(f[1], "$JS.") && !g.pass(f[1]) {
 				return errCut
 			}
 		}

@@ -76,17 +76,16 @@ func (k *killing) exact(t *testing.T, when string) {
 	equal(t, when, k.before, see(t, k.nc, k.stream))
 }
 
-// large is a stream of several of the archive's blocks, each of 1 MiB: a single
-// server shows a stream once the first one is through.
+// large is a stream whose data are most of what goes over the line.
 func large() testnats.FillOptions {
-	return testnats.FillOptions{Messages: 400, Size: 24 << 10}
+	return testnats.FillOptions{Messages: 300, Size: 8 << 10}
 }
 
 // killedRestore: kill -9 at ten places of a restore leaves nothing that
 // clients can reach; the next run removes what is left, at once, and is exact
 // (R2).
 func killedRestore(t *testing.T, bin string) {
-	k := newKilling(t, bin, testnats.Single(t), large(), addConsumers(t))
+	k := newKilling(t, bin, testnats.Single(t), large(), addConsumers(t, 7))
 	k.remove(t)
 	whole := testnats.Proxy(t, k.hostPort, testnats.ProxyOptions{})
 	mustSucceed(t, bin, k.args(whole.URL())...)
@@ -132,8 +131,8 @@ func mutating(subject string) bool {
 }
 
 // addConsumers adds one consumer of each kind that an activation treats in its
-// own way.
-func addConsumers(t *testing.T) func(nc *nats.Conn, stream string) {
+// own way, with so many messages delivered to those that take any.
+func addConsumers(t *testing.T, delivered int) func(nc *nats.Conn, stream string) {
 	return func(nc *nats.Conn, stream string) {
 		t.Helper()
 		js, err := jetstream.New(nc)
@@ -155,10 +154,10 @@ func addConsumers(t *testing.T) func(nc *nats.Conn, stream string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if cfg.PauseUntil != nil {
+			if cfg.PauseUntil != nil || delivered == 0 {
 				continue
 			}
-			batch, err := c.FetchNoWait(7)
+			batch, err := c.FetchNoWait(delivered)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -209,7 +208,7 @@ func (k *killing) atStep(t *testing.T, n int64, f func(p *process) bool) (*proce
 // exact.
 func killedActivation(t *testing.T, bin string) {
 	srv := testnats.Single(t)
-	k := newKilling(t, bin, srv, testnats.FillOptions{Messages: 60, TTL: time.Hour}, addConsumers(t))
+	k := newKilling(t, bin, srv, testnats.FillOptions{Messages: 60, TTL: time.Hour}, addConsumers(t, 7))
 	k.remove(t)
 	p, steps := k.atStep(t, 0, nil)
 	if p.ProcessState.ExitCode() != exitOK {
@@ -242,7 +241,7 @@ func killedActivation(t *testing.T, bin string) {
 // interruptedRestore: SIGINT and SIGTERM. Before the activation nothing is
 // left; once it has begun, it's finished: that takes two requests a consumer.
 func interruptedRestore(t *testing.T, bin string) {
-	k := newKilling(t, bin, testnats.Single(t), large(), addConsumers(t))
+	k := newKilling(t, bin, testnats.Single(t), large(), addConsumers(t, 7))
 
 	for i, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		// In mid-transfer.
@@ -279,7 +278,7 @@ func (k *killing) gone(t *testing.T, when string) {
 // lostInTheActivation: the server goes once the activation has begun. What is
 // left is said, with exit code 16, and the next run finishes it.
 func lostInTheActivation(t *testing.T, bin string) {
-	k := newKilling(t, bin, testnats.Single(t), testnats.FillOptions{Messages: 60}, addConsumers(t))
+	k := newKilling(t, bin, testnats.Single(t), testnats.FillOptions{Messages: 60}, addConsumers(t, 7))
 	k.remove(t)
 	p, _ := k.atStep(t, 3, nil)
 	if code := p.ProcessState.ExitCode(); code != exitLeftBehind || !strings.Contains(p.err.String(), "run the same restore again to finish it") {

@@ -47,6 +47,10 @@ func (r *runner) stillOurs(ctx context.Context) error {
 	if m := markerOf(info.Config); m.ID != r.p.RestoreID || m.State != stateStaged {
 		return fmt.Errorf("stream %q: %w", r.name, ErrTakenOver)
 	}
+	// A server that crashed after the check may have lost what it had in memory.
+	if diffs := r.compareState(info); len(diffs) > 0 {
+		return &CheckError{Stream: r.name, Differences: diffs}
+	}
 	c, err := parseConfig(r.p.Config)
 	if err != nil {
 		return err
@@ -272,9 +276,23 @@ func (r *runner) putBack(ctx context.Context) error {
 	return nil
 }
 
-// lookFor is how long a failed restore's stream may take to appear: in a
-// cluster it does so late.
-const lookFor = 7 * time.Second
+// lookFor is how long a failed restore's stream may take to appear: in a cluster
+// it does so late, and a server that wasn't told goes on for five seconds.
+func (r *runner) lookFor() time.Duration {
+	if r.ended && r.p.Target.Cluster == "" {
+		return 500 * time.Millisecond
+	}
+	return 7 * time.Second
+}
+
+// reconnect waits for the connection to come back.
+func (r *runner) reconnect(ctx context.Context, limit time.Duration) {
+	for end := time.Now().Add(limit); !r.js.Conn().IsConnected() && time.Now().Before(end); {
+		if sleep(ctx, 50*time.Millisecond) != nil {
+			return
+		}
+	}
+}
 
 // undoStaged deletes the stream if it's the one that this run staged. An error
 // says what is left.
@@ -282,14 +300,8 @@ func (r *runner) undoStaged(ctx context.Context) error {
 	if !r.begun {
 		return nil
 	}
-	wait := lookFor
-	if r.p.Target.Cluster == "" {
-		wait = 2 * time.Second
-	}
-	if !r.js.Conn().IsConnected() {
-		wait = time.Minute // the server drops the restore five seconds after we went
-	}
-	deadline := time.Now().Add(wait)
+	r.reconnect(ctx, time.Minute)
+	deadline := time.Now().Add(r.lookFor())
 	absent := false
 	for {
 		info, err := r.js.StreamInfo(ctx, r.name)

@@ -32,27 +32,33 @@ func healthy(t testing.TB, g *testnats.Group) {
 			continue
 		}
 		nc := s.ConnectSystem(t)
-		testnats.Eventually(t, func() error {
-			m, err := nc.Request("$SYS.REQ.SERVER."+s.ID()+".HEALTHZ", nil, 5*time.Second)
-			if err != nil {
-				return err
-			}
-			var r struct {
-				Data struct {
-					Status string `json:"status"`
-					Error  string `json:"error"`
-				} `json:"data"`
-			}
-			if err := json.Unmarshal(m.Data, &r); err != nil {
-				return err
-			}
-			if r.Data.Status != "ok" {
-				return fmt.Errorf("%s is %s: %s", s.Name(), r.Data.Status, r.Data.Error)
-			}
-			return nil
-		})
+		greenAgain(t, nc, s.ID())
 		nc.Close()
 	}
+}
+
+// greenAgain waits until a server's health check is green.
+func greenAgain(t testing.TB, system *nats.Conn, id string) {
+	t.Helper()
+	testnats.Eventually(t, func() error {
+		m, err := system.Request("$SYS.REQ.SERVER."+id+".HEALTHZ", nil, 5*time.Second)
+		if err != nil {
+			return err
+		}
+		var r struct {
+			Data struct {
+				Status string `json:"status"`
+				Error  string `json:"error"`
+			} `json:"data"`
+		}
+		if err := json.Unmarshal(m.Data, &r); err != nil {
+			return err
+		}
+		if r.Data.Status != "ok" {
+			return fmt.Errorf("server %s is %s: %s", id, r.Data.Status, r.Data.Error)
+		}
+		return nil
+	})
 }
 
 // free checks that nothing is left under a name: INFO, LIST and NAMES don't know

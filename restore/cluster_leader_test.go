@@ -51,7 +51,7 @@ func TestClusterLeadersMove(t *testing.T) {
 		t.Run(strings.ReplaceAll(c.when, " ", "-"), func(t *testing.T) {
 			remove(t, nc, stream)
 			home.read = nil
-			o := restore.Options{FullCheck: true}
+			o := restore.Options{FullCheck: true, RequestTimeout: 2 * time.Second}
 			p := prepare(t, nc, b, o)
 			p = c.set(p, &o)
 			res, err := carryOut(t, nc, p)

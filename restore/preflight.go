@@ -134,6 +134,9 @@ func (p *planner) checkTarget(ctx context.Context) error {
 func (p *planner) checkInterrupted(ctx context.Context, m marker) error {
 	name := p.Target.Stream
 	busy, err := p.busy(ctx, m)
+	if p.existing != nil {
+		m = markerOf(p.existing.Config)
+	}
 	switch {
 	case err != nil:
 		return err
@@ -168,14 +171,18 @@ func (p *planner) busy(ctx context.Context, m marker) (string, error) {
 		return "", err
 	}
 	now, err := p.js.StreamInfo(ctx, p.Target.Stream)
-	if p.existing == nil { // it was only assigned
-		if jsapi.IsCode(err, jsapi.CodeStreamNotFound) {
-			return "", nil
-		}
-		return "it has just begun", nil
+	if jsapi.IsCode(err, jsapi.CodeStreamNotFound) {
+		return "", nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("looking for stream %q: %w", p.Target.Stream, err)
+	}
+	if p.existing == nil { // it was only assigned, and shows its marker now
+		p.existing, p.Target.Existing = now, judge(now)
+		if p.Target.Existing != TargetAbandoned {
+			return "", fmt.Errorf("stream %q: %w", p.Target.Stream, ErrTakenOver)
+		}
+		return p.busy(ctx, markerOf(now.Config))
 	}
 	if now.State.LastSeq != p.existing.State.LastSeq || now.State.Messages != p.existing.State.Messages {
 		return m.Owner + ", and it's growing", nil

@@ -70,6 +70,8 @@ type runner struct {
 	// begun says that the server was asked to restore, so that something of ours
 	// may exist; replaced that an empty target was removed for it.
 	begun, replaced bool
+	// ended says that the server has ended the last attempt for certain.
+	ended bool
 	// behind are replicas that couldn't be waited for.
 	behind  []string
 	expired uint64
@@ -213,17 +215,15 @@ func (r *runner) stage(ctx context.Context) error {
 		return err
 	}
 	defer s.close()
-	r.sent = 0
-	if err := r.send(ctx, s); err != nil {
-		s.abort(6*time.Second, err)
-		return err
+	r.sent, r.ended = 0, false
+	if err = r.send(s); err == nil {
+		r.meter.enter(PhaseFinish, 0)
+		err = s.finish(p.o.FinishTimeout)
 	}
-	r.meter.enter(PhaseFinish, 0)
-	if err := s.finish(p.o.FinishTimeout); err != nil {
-		s.abort(6*time.Second, err)
-		return err
+	if err != nil {
+		r.ended = s.abort(6*time.Second, err)
 	}
-	return nil
+	return err
 }
 
 // request asks the server to begin, and returns the subject that takes chunks.
@@ -290,15 +290,13 @@ func (r *runner) refusedByServer(err error) error {
 // send sends the archive, with its head changed, and holds it against what the
 // plan read. The head goes first and by itself: with it the server makes the
 // stream, which from then on shows whose it is, however this run ends.
-func (r *runner) send(ctx context.Context, s *sender) error {
+func (r *runner) send(s *sender) error {
 	p := r.p
-	archive, err := p.backup.Archive(ctx)
+	archive, err := p.backup.Archive(s.ctx)
 	if err != nil {
 		return err
 	}
 	defer archive.Close()
-	stop := context.AfterFunc(s.ctx, func() { archive.Close() }) // unblocks a stalled read
-	defer stop()
 	r.meter.enter(PhaseSend, p.rawTotal())
 	var ins *format.Inspection
 	if p.Rewrite {

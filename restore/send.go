@@ -288,14 +288,20 @@ func (s *sender) finish(limit time.Duration) error {
 }
 
 // abort ends the restore at once: the server gets the final chunk too early and
-// says so. Without a connection, or the permission, it finds out by itself.
-func (s *sender) abort(limit time.Duration, cause error) {
+// says so, which abort reports. Without a connection it finds out by itself, and
+// without the permission it never got anything.
+func (s *sender) abort(limit time.Duration, cause error) (ended bool) {
 	var denied *jsapi.PermissionError
-	if errors.As(cause, &denied) || s.publish(nil, finalReply) != nil {
-		return
+	if errors.As(cause, &denied) {
+		return true
+	}
+	if s.publish(nil, finalReply) != nil {
+		return false
 	}
 	select {
 	case <-s.final:
+		return true
 	case <-time.After(limit):
+		return false
 	}
 }
