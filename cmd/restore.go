@@ -156,7 +156,7 @@ func runRestore(ctx context.Context, o restoreOptions, arg string, p *printer) (
 	}
 	defer l.Close()
 	if o.SystemContext != "" {
-		system, err := connect.Connect(ctx, connect.Settings{Context: o.SystemContext}, "jetkeep restore")
+		system, err := connect.ConnectContext(ctx, o.SystemContext, "jetkeep restore")
 		if err != nil {
 			return fmt.Errorf("--system-context: %w", err)
 		}

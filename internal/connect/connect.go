@@ -54,6 +54,16 @@ func Connect(ctx context.Context, s Settings, name string) (*Connection, error) 
 	return r.Connect(ctx, name)
 }
 
+// ConnectContext connects as a NATS context says, and nothing else: the
+// environment, which may hold another user's credentials, adds nothing.
+func ConnectContext(ctx context.Context, contextName, name string) (*Connection, error) {
+	r, err := resolveContext(ctx, contextName)
+	if err != nil {
+		return nil, err
+	}
+	return r.Connect(ctx, name)
+}
+
 // Connect connects to what was resolved.
 func (r *Resolved) Connect(ctx context.Context, name string) (*Connection, error) {
 	opts, err := r.merged.NATSOptions(

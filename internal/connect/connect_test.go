@@ -100,11 +100,11 @@ func user(t *testing.T, c *Connection) string {
 		t.Fatal(err)
 	}
 	defer api.Close()
-	_, name, err := api.Account(t.Context())
+	u, err := api.UserInfo(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return name
+	return u.User
 }
 
 func TestPrecedence(t *testing.T) {

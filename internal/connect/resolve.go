@@ -104,6 +104,23 @@ func (s Settings) Resolve(ctx context.Context) (*Resolved, error) {
 	return r, r.merge(layers, stored)
 }
 
+// resolveContext is Resolve with a context alone: neither the command line nor
+// the environment adds to it.
+func resolveContext(ctx context.Context, name string) (*Resolved, error) {
+	stored, err := loadNamed(ctx, name)
+	switch {
+	case errors.Is(err, natscontext.ErrNotFound):
+		return nil, fmt.Errorf("%w: there is no NATS context %q", ErrSettings, name)
+	case err != nil:
+		return nil, fmt.Errorf("%w: context %q: %w", ErrSettings, name, err)
+	}
+	if err := checkContext(stored); err != nil {
+		return nil, err
+	}
+	r := &Resolved{Context: stored.Name, ContextFrom: FromCommandLine}
+	return r, r.merge([]layer{{contextSettings(stored), FromContext}}, stored)
+}
+
 // merge fills r from the layers, strongest first.
 func (r *Resolved) merge(layers []layer, stored *natscontext.Context) error {
 	for _, l := range layers {
@@ -301,20 +318,14 @@ func loadContext(ctx context.Context, flag, env string) (*natscontext.Context, O
 	if name == "" {
 		name, from = env, FromEnvironment
 	}
-	backend := natscontext.NewDefaultFileBackend()
 	if name == "" {
 		from = FromSelection
 		var err error
-		if name, err = backend.Selected(ctx); err != nil {
+		if name, err = natscontext.NewDefaultFileBackend().Selected(ctx); err != nil {
 			return nil, FromDefault, nil
 		}
 	}
-	var store natscontext.Backend = backend
-	if info, err := os.Stat(name); err == nil && !info.IsDir() && strings.HasSuffix(name, ".json") {
-		single := natscontext.NewSingleFileBackend(name)
-		store, name = single, single.Name()
-	}
-	c, err := loadFrom(ctx, store, name)
+	c, err := loadNamed(ctx, name)
 	switch {
 	case errors.Is(err, natscontext.ErrNotFound):
 		err = fmt.Errorf("%w: there is no NATS context %q (%s)", ErrSettings, name, contextOrigin(from))
@@ -322,6 +333,15 @@ func loadContext(ctx context.Context, flag, env string) (*natscontext.Context, O
 		err = fmt.Errorf("%w: context %q (%s): %w", ErrSettings, name, contextOrigin(from), err)
 	}
 	return c, from, err
+}
+
+// loadNamed loads the context of that name, or in the .json file of that path.
+func loadNamed(ctx context.Context, name string) (*natscontext.Context, error) {
+	if info, err := os.Stat(name); err == nil && !info.IsDir() && strings.HasSuffix(name, ".json") {
+		single := natscontext.NewSingleFileBackend(name)
+		return loadFrom(ctx, single, single.Name())
+	}
+	return loadFrom(ctx, natscontext.NewDefaultFileBackend(), name)
 }
 
 func contextOrigin(o Origin) string {
