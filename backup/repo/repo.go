@@ -2,7 +2,6 @@ package repo
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -246,7 +245,9 @@ func (r *Repository) backup(stream, id string) *Backup {
 }
 
 // Find returns a backup of a stream. The id may be [Latest] or empty: then it's
-// the newest one whose manifest can be read.
+// the newest one. When that one isn't sound, or needs a newer version, its error
+// is returned and names the newest one before it that is: whether an older
+// generation will do is for the caller to decide.
 func (r *Repository) Find(ctx context.Context, stream, id string) (*Backup, error) {
 	if id != Latest && id != "" {
 		if !ValidID(id) {
@@ -261,23 +262,25 @@ func (r *Repository) Find(ctx context.Context, stream, id string) (*Backup, erro
 	if err != nil {
 		return nil, err
 	}
-	var unreadable error
+	var broken error
 	for _, id := range slices.Backward(ids) {
 		e, ok := r.load(ctx, stream, id)
-		if !ok {
-			continue
-		}
-		if e.Manifest != nil {
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case !ok:
+		case e.Err == nil && broken != nil:
+			return nil, fmt.Errorf("%w; %s@%s is the one before", broken, stream, id)
+		case e.Err == nil:
 			return r.found(stream, e)
-		}
-		if unreadable == nil {
-			unreadable = e.Err
+		case broken == nil:
+			broken = e.Err
 		}
 	}
-	if err := cmp.Or(ctx.Err(), unreadable); err != nil {
-		return nil, err
+	if broken != nil {
+		return nil, broken
 	}
-	return nil, r.noBackups(stream)
+	return nil, r.noBackups(ctx, stream)
 }
 
 func (r *Repository) found(stream string, e Entry) (*Backup, error) {
@@ -289,8 +292,28 @@ func (r *Repository) found(stream string, e Entry) (*Backup, error) {
 	return b, nil
 }
 
-func (r *Repository) noBackups(stream string) error {
-	return fmt.Errorf("%w: stream %q has none in %s (`jetkeep list` shows what there is, `jetkeep backup` takes one)", ErrNoBackup, stream, r.Location())
+// shown is how many names an error lists.
+const shown = 5
+
+// some lists the first few names.
+func some(names []string) string {
+	if len(names) <= shown {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), len(names)-shown)
+}
+
+func (r *Repository) noBackups(ctx context.Context, stream string) error {
+	streams, err := r.Streams(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return fmt.Errorf("%w: stream %q has none in %s", ErrNoBackup, stream, r.Location())
+	case len(streams) == 0:
+		return fmt.Errorf("%w: stream %q has none in %s, which holds none yet (`jetkeep backup` takes one)", ErrNoBackup, stream, r.Location())
+	}
+	return fmt.Errorf("%w: stream %q has none in %s (there are backups of %s)", ErrNoBackup, stream, r.Location(), some(streams))
 }
 
 func (r *Repository) unknownID(ctx context.Context, stream, id string) error {
@@ -299,7 +322,11 @@ func (r *Repository) unknownID(ctx context.Context, stream, id string) error {
 		return err
 	}
 	if len(entries) == 0 {
-		return r.noBackups(stream)
+		return r.noBackups(ctx, stream)
 	}
-	return fmt.Errorf("%w: stream %q has no backup %q, but %d others, the latest %s (`jetkeep list` shows them)", ErrNoBackup, stream, id, len(entries), entries[len(entries)-1].ID)
+	ids := make([]string, 0, len(entries))
+	for _, e := range slices.Backward(entries) {
+		ids = append(ids, e.ID)
+	}
+	return fmt.Errorf("%w: stream %q has no backup %q in %s; newest first, there are %s", ErrNoBackup, stream, id, r.Location(), some(ids))
 }
