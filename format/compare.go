@@ -117,6 +117,15 @@ func Compare(ctx context.Context, a, b io.Reader, o CompareOptions) (*Difference
 	}
 }
 
+// SecondError is an error of the second archive of a comparison, or of reading
+// it.
+type SecondError struct{ Err error }
+
+func (e *SecondError) Error() string { return "the second archive: " + e.Err.Error() }
+
+// Unwrap returns the error.
+func (e *SecondError) Unwrap() error { return e.Err }
+
 func differs(a, b *Message) string {
 	switch {
 	case !bytes.Equal(a.Subject, b.Subject):
@@ -147,7 +156,7 @@ func pull(ctx context.Context, r io.Reader) *puller {
 	go func() {
 		defer close(p.messages)
 		if _, err := Inspect(ctx, r, InspectOptions{OnMessage: p.offer}); err != nil {
-			p.err = fmt.Errorf("the second archive: %w", err)
+			p.err = &SecondError{err}
 		}
 	}()
 	return p

@@ -220,10 +220,10 @@ func (r *runner) resume(ctx context.Context) (*Result, error) {
 	defer stop()
 	info, err := r.info(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("stream %q: %w", r.name, err)
+		return nil, r.undecided(err)
 	}
 	if m := markerOf(info.Config); m.State != stateActivating || m.Backup != r.p.backupName() {
-		return nil, fmt.Errorf("stream %q: %w", r.name, ErrTakenOver)
+		return nil, r.takenOver()
 	}
 	final := info.Config.Clone()
 	cleanMetadata(&final)

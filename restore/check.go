@@ -2,6 +2,7 @@ package restore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -223,12 +224,28 @@ func (r *runner) compareConsumers(ctx context.Context, want []format.Consumer) (
 	return diffs, nil
 }
 
-// fullCheck takes a snapshot of the staged stream and compares it with the
-// backup entry by entry.
-func (r *runner) fullCheck(ctx context.Context) error {
+// fullCheck compares the staged stream with the backup entry by entry. A
+// snapshot that fails is taken again: it only reads.
+func (r *runner) fullCheck(ctx context.Context) (err error) {
+	for n := range 3 {
+		var second *format.SecondError
+		if err = r.compareOnce(ctx); !errors.As(err, &second) || ctx.Err() != nil {
+			return err
+		}
+		// Whatever is wrong with it, the backup is sound.
+		err = fmt.Errorf("snapshot of the staged stream %q: %v", r.name, second.Err)
+		if serr := sleep(ctx, time.Second<<n); serr != nil {
+			return serr
+		}
+	}
+	return err
+}
+
+// compareOnce takes a snapshot and compares it with the backup.
+func (r *runner) compareOnce(ctx context.Context) error {
 	live, err := snapshot.Start(ctx, r.js, snapshot.Options{
 		Stream: r.name, NoConsumers: true,
-		ChunkSize: 128 << 10, WindowSize: 8 << 20, Hold: 16 << 20, Idle: r.p.o.IdleTimeout,
+		ChunkSize: r.p.o.ChunkSize, WindowSize: r.p.o.WindowSize, Hold: 2 * int64(r.p.o.WindowSize), Idle: r.p.o.IdleTimeout,
 	})
 	if err != nil {
 		return fmt.Errorf("snapshot of the staged stream %q: %w", r.name, err)

@@ -61,6 +61,9 @@ func parseConfig(o format.Object) (config, error) {
 	if len(c.Subjects) == 0 && c.Mirror == nil && len(c.Sources) == 0 {
 		c.Subjects = []string{c.Name}
 	}
+	if c.Replicas < 0 {
+		return c, fmt.Errorf("stream configuration: num_replicas is %d", c.Replicas)
+	}
 	if c.Replicas == 0 {
 		c.Replicas = 1
 	}

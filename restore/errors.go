@@ -9,13 +9,14 @@ import (
 	"syscall"
 
 	"github.com/jetkeep/jetkeep/internal/jsapi"
+	"github.com/jetkeep/jetkeep/internal/snapshot"
 )
 
 var (
 	// ErrStalled says that the backup gave no data for the idle timeout.
 	ErrStalled = errors.New("reading the backup stalled")
 	// ErrDisconnected says that the connection to the server was lost.
-	ErrDisconnected = errors.New("the connection was lost")
+	ErrDisconnected = snapshot.ErrDisconnected
 	// ErrDropped says that the server stopped taking chunks: it gave the restore
 	// up, or it went away.
 	ErrDropped = errors.New("the server dropped the restore")

@@ -45,6 +45,9 @@ func (p *planner) neededSubjects() []string {
 		create := "CONSUMER.CREATE." + name + "." + k.Name
 		var filter string
 		if k.Config.Get("filter_subject", &filter) == nil && filter != "" {
+			if p.rename != nil {
+				filter = p.rename.subject(filter)
+			}
 			create += "." + filter
 		}
 		calls = append(calls, create, "CONSUMER.PAUSE."+name+"."+k.Name)

@@ -404,6 +404,13 @@ func (p *planner) readArchive(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if s.mayExceedSubject(ins.Figures.Subject) {
+		s = newScan(p.Plan)
+		s.limits.countPer = true
+		if ins, err = p.pass(ctx, format.InspectOptions{OnHead: s.head, OnMessage: s.message}); err != nil {
+			return err
+		}
+	}
 	p.archive, p.scan = ins, s
 	p.Source.Messages, p.Source.RawBytes = ins.Figures.Messages, ins.RawBytes
 	if err := p.belongs(ins); err != nil {
@@ -448,14 +455,18 @@ func (p *planner) belongs(ins *format.Inspection) error {
 		return err
 	}
 	m := p.backup.Manifest
-	if m == nil || len(m.Objects) != 1 {
+	if m == nil {
 		return nil
-	}
-	if m.Objects[0].SHA256 != ins.SHA256 {
-		return fmt.Errorf("%w: the archive's SHA-256 isn't the manifest's", format.ErrMismatch)
 	}
 	if m.Stream != p.Source.Stream {
 		return fmt.Errorf("%w: the manifest is of stream %q, %s of %q", format.ErrMismatch, m.Stream, format.BackupFileName, p.Source.Stream)
+	}
+	if len(m.Objects) == 1 && m.Objects[0].SHA256 != ins.SHA256 {
+		return fmt.Errorf("%w: the archive's SHA-256 isn't the manifest's", format.ErrMismatch)
+	}
+	if f := ins.Figures; f.Messages != m.Figures.Messages || f.LastSeq != m.Figures.LastSeq || f.Bytes != m.Figures.Bytes {
+		return fmt.Errorf("%w: the manifest counts %d messages of %d bytes up to sequence %d, the archive holds %d of %d up to %d", format.ErrMismatch,
+			m.Figures.Messages, m.Figures.Bytes, m.Figures.LastSeq, f.Messages, f.Bytes, f.LastSeq)
 	}
 	return nil
 }

@@ -3,6 +3,8 @@ package restore
 import (
 	"context"
 	"fmt"
+	"math"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -316,6 +318,14 @@ func (p *planner) tier(c config) (t jsapi.Tier, tiered, ok bool) {
 	return t, true, ok
 }
 
+// replicated multiplies by a number of replicas and stays at the most there is.
+func replicated(n uint64, replicas int) uint64 {
+	if hi, lo := bits.Mul64(n, uint64(max(replicas, 1))); hi == 0 {
+		return lo
+	}
+	return math.MaxUint64
+}
+
 // checkStorage reckons as a restoring server does: the messages count as used,
 // max_bytes as reserved; in a tier its limit holds for each replica.
 func (p *planner) checkStorage(c config) {
@@ -328,18 +338,18 @@ func (p *planner) checkStorage(c config) {
 	if c.Storage == "memory" {
 		used, reserved, limit = t.Memory, t.ReservedMemory, t.Limits.MaxMemory
 	}
-	need := max(p.scan.bytes, uint64(max(c.MaxBytes, 0))) * uint64(c.Replicas)
+	need := replicated(p.need(c), c.Replicas)
 	if limit < 0 {
 		p.find("storage", OK, "%d bytes are needed for %d replicas; the account sets no limit", need, c.Replicas)
 	} else {
 		room := uint64(limit)
 		if tiered {
-			room *= uint64(c.Replicas)
+			room = replicated(room, c.Replicas)
 		}
 		taken := max(used, reserved)
 		if p.existing != nil && p.Target.Existing != TargetOccupied { // it gives way
 			old, _ := parseConfig(p.existing.Config)
-			taken -= min(taken, max(p.existing.State.Bytes, uint64(max(old.MaxBytes, 0)))*uint64(old.Replicas))
+			taken -= min(taken, replicated(max(p.existing.State.Bytes, uint64(max(old.MaxBytes, 0))), old.Replicas))
 		}
 		level := OK
 		if need > room || taken > room-need {

@@ -111,15 +111,27 @@ func (r *runner) removeAbandoned(ctx context.Context) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("stream %q: %w", r.name, err)
+		return r.stillStaged(before, err)
 	}
 	if m := markerOf(now.Config); m.ID != before.ID || m.State == stateActivating {
-		return fmt.Errorf("stream %q: %w", r.name, ErrTakenOver)
+		return r.takenOver()
 	}
 	if err := r.delete(ctx); err != nil {
-		return fmt.Errorf("removing what restore %s left of stream %q: %w", before.ID, r.name, err)
+		return r.stillStaged(before, err)
 	}
 	return nil
+}
+
+// stillStaged says that what an interrupted restore left couldn't be removed.
+func (r *runner) stillStaged(m marker, err error) error {
+	return &LeftBehindError{Stream: r.name, Err: err,
+		What: fmt.Sprintf("what restore %s left staged as stream %q; run the same restore again, or remove it by `nats stream rm %s`", m.ID, r.name, r.name)}
+}
+
+// takenOver says that a stream isn't ours any more.
+func (r *runner) takenOver() error {
+	return &LeftBehindError{Stream: r.name, Err: ErrTakenOver,
+		What: fmt.Sprintf("stream %q, which doesn't bear our marker any more: look at it before you remove it", r.name)}
 }
 
 // delete deletes the stream, for certain: a request without an answer is made

@@ -114,7 +114,7 @@ func (p *Plan) liveConsumers() map[string]*format.LiveConsumer {
 func newScan(p *Plan) *scan {
 	return &scan{
 		live: p.liveConsumers(),
-		now: p.now(), limits: p.limits(), edit: p.edit(), covers: p.coverage(),
+		now:  p.now(), limits: p.limits(), edit: p.edit(), covers: p.coverage(),
 		perSubject: map[string]uint64{}, uncovered: map[string]uint64{}, expiries: map[int64]uint32{}, sourced: map[string]*sourced{},
 	}
 }
@@ -211,6 +211,13 @@ func (s *scan) mayExpireBy(t time.Time) (n uint64) {
 	return n
 }
 
+// mayExceedSubject reports whether messages have to be counted by subject after
+// all: a stream doesn't exceed its own max_msgs_per_subject, but an archive that
+// was made otherwise may. The tally's counts are never too low.
+func (s *scan) mayExceedSubject(t format.SubjectTally) bool {
+	return !s.limits.countPer && s.limits.maxPer > 0 && len(t.Top) > 0 && t.Top[0].Messages > uint64(s.limits.maxPer)
+}
+
 // overMsgs and overBytes tell whether the server would drop messages to keep a
 // limit: only with discard old. With discard new it keeps them all and refuses
 // what comes next.
@@ -223,41 +230,16 @@ func (s *scan) overBytes(n uint64) bool {
 }
 
 // simulate works out how many messages the target's limits will leave, by
-// reading the archive again where the limits bite: which messages remain of a
-// subject is known only once all are counted, and their size only after that.
+// reading the archive again where the limits bite. The server enforces max_msgs
+// and max_bytes first, from the oldest message on, then max_msgs_per_subject,
+// then max_age.
 func (s *scan) simulate(ctx context.Context, p *planner) error {
 	s.kept = s.messages
 	if s.aged == 0 && s.overSubject == 0 && !s.overMsgs(s.messages) && !s.overBytes(s.bytes) {
 		return nil
 	}
+	s.kept = 0
 	left, size := s.messages, s.bytes
-	if s.aged > 0 || s.overSubject > 0 {
-		left, size = 0, 0
-		if err := s.survivors(ctx, p, func(m *format.Message) {
-			left++
-			size += s.limits.storeSize(m)
-		}); err != nil {
-			return err
-		}
-	}
-	s.kept = left
-	if s.overMsgs(left) || s.overBytes(size) {
-		if err := s.survivors(ctx, p, func(m *format.Message) {
-			if s.overMsgs(s.kept) || s.overBytes(size) {
-				s.kept--
-				size -= s.limits.storeSize(m)
-			}
-		}); err != nil {
-			return err
-		}
-	}
-	s.lost = s.messages - s.kept
-	return nil
-}
-
-// survivors calls f for each message that max_age and max_msgs_per_subject
-// leave.
-func (s *scan) survivors(ctx context.Context, p *planner, f func(*format.Message)) error {
 	seen := map[string]uint64{}
 	_, err := p.pass(ctx, format.InspectOptions{OnMessage: func(m *format.Message) error {
 		if s.over(m) {
@@ -268,17 +250,21 @@ func (s *scan) survivors(ctx context.Context, p *planner, f func(*format.Message
 				return err
 			}
 		}
+		crowded := false
 		if s.overSubject > 0 {
 			n := seen[string(m.Subject)] + 1
 			seen[string(m.Subject)] = n
-			if all := s.perSubject[string(m.Subject)]; all-n >= uint64(s.limits.maxPer) {
-				return nil
-			}
+			crowded = s.perSubject[string(m.Subject)]-n >= uint64(s.limits.maxPer)
 		}
-		if !s.old(m) {
-			f(m)
+		switch {
+		case s.overMsgs(left) || s.overBytes(size):
+			left--
+			size -= s.limits.storeSize(m)
+		case !crowded && !s.old(m):
+			s.kept++
 		}
 		return nil
 	}})
+	s.lost = s.messages - s.kept
 	return err
 }

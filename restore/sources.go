@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/jetkeep/jetkeep/format"
@@ -51,7 +52,10 @@ func (s *scan) noteSource(m *format.Message) {
 	if n < 4 {
 		return
 	}
-	seq := parseUint(f[1])
+	seq, err := strconv.ParseUint(string(f[1]), 10, 64)
+	if err != nil || len(f[0])+len(f[2])+len(f[3]) > maxSourceKey {
+		return
+	}
 	// The server's own index of a source.
 	key := string(f[0]) + " " + string(f[2]) + " " + string(f[3])
 	was := s.sourced[key]
@@ -65,18 +69,11 @@ func (s *scan) noteSource(m *format.Message) {
 	was.seq, was.at, was.time, was.ident = seq, m.Seq, time.Unix(0, m.Time), n == 6
 }
 
-// maxSourced bounds what a hostile archive makes us remember.
-const maxSourced = 10_000
-
-func parseUint(b []byte) (n uint64) {
-	for _, c := range b {
-		if c < '0' || c > '9' {
-			return 0
-		}
-		n = n*10 + uint64(c-'0')
-	}
-	return n
-}
+// maxSourced and maxSourceKey bound what a hostile archive makes us remember.
+const (
+	maxSourced   = 10_000
+	maxSourceKey = 1024
+)
 
 // checkSource looks for an origin that the stream sources from.
 func (p *planner) checkSource(ctx context.Context, o *origin) {
