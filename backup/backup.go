@@ -86,8 +86,33 @@ func (o *Options) defaults() {
 	}
 }
 
-// Destination begins a backup: [repo.Repository.Begin], [repo.BeginPlain], ….
+// Destination begins a backup: [To] a repository, [ToDir] a directory, or
+// anything else that returns a [repo.Writer]. One that fails returns a nil
+// interface, not a nil pointer in one.
 type Destination func(ctx context.Context, stream string, start time.Time) (repo.Writer, error)
+
+// To is a repository as a destination.
+func To(r *repo.Repository) Destination {
+	return func(ctx context.Context, stream string, start time.Time) (repo.Writer, error) {
+		w, err := r.Begin(ctx, stream, start)
+		if err != nil {
+			return nil, err // not a nil *repo.Pending
+		}
+		return w, nil
+	}
+}
+
+// ToDir is a directory for one backup as a destination. It must not exist or be
+// empty; the one above it must exist.
+func ToDir(path string) Destination {
+	return func(context.Context, string, time.Time) (repo.Writer, error) {
+		w, err := repo.BeginPlain(path)
+		if err != nil {
+			return nil, err // not a nil *repo.PlainPending
+		}
+		return w, nil
+	}
+}
 
 // Result is a backup that was taken.
 type Result struct {
@@ -98,7 +123,7 @@ type Result struct {
 }
 
 // Take backs a stream up. When it returns an error, nothing is left in the
-// destination, unless the error is ErrLeftBehind too.
+// destination, unless the error is a [*LeftBehindError].
 func Take(ctx context.Context, nc *nats.Conn, to Destination, o Options) (*Result, error) {
 	o.defaults()
 	js, err := jsapi.New(nc, jsapi.Options{Domain: o.Domain, Prefix: o.APIPrefix, Timeout: o.RequestTimeout})
@@ -119,7 +144,7 @@ func Take(ctx context.Context, nc *nats.Conn, to Destination, o Options) (*Resul
 	res, err := t.retry(ctx, info, w)
 	if err != nil {
 		if aerr := w.Abort(); aerr != nil {
-			err = fmt.Errorf("%w; %w: %w", err, ErrLeftBehind, aerr)
+			err = &LeftBehindError{Stream: o.Stream, What: remains(w, aerr), Err: err}
 		}
 		return nil, err
 	}
@@ -156,8 +181,11 @@ func (t *taker) retry(ctx context.Context, info *jsapi.StreamInfo, w repo.Writer
 		m, err := t.attempt(ctx, info, w)
 		if err == nil {
 			b, err := w.Commit(ctx, m)
-			if err != nil {
+			switch {
+			case err != nil && ctx.Err() != nil:
 				return nil, fmt.Errorf("backup of stream %q: %w", t.o.Stream, err)
+			case err != nil:
+				return nil, &TransferError{Stream: t.o.Stream, Attempts: n, Err: err}
 			}
 			return &Result{Backup: b, Manifest: m, Attempts: n}, nil
 		}

@@ -69,9 +69,8 @@ func TestFailingWriter(t *testing.T) {
 			r := newRepo(t)
 			o := small(stream)
 			o.Retrying = func(_ int, err error, _ time.Duration) { t.Errorf("retried: %v", err) }
-			if _, err := backup.Take(t.Context(), nc, through(into(r), f), o); !errors.Is(err, errTest) {
-				t.Errorf("got %v", err)
-			}
+			_, err := backup.Take(t.Context(), nc, through(into(r), f), o)
+			failure(t, err, errTest, 1)
 			nothingIn(t, r)
 		})
 	}
@@ -100,8 +99,34 @@ func TestFailingWriter(t *testing.T) {
 		_, err := backup.Take(t.Context(), nc, through(into(newRepo(t)), func(w repo.Writer) repo.Writer {
 			return noAbort{failPut(format.ArchiveV2Name, false)(w)}
 		}), small(stream))
-		if !errors.Is(err, errTest) || !errors.Is(err, backup.ErrLeftBehind) {
+		var left *backup.LeftBehindError
+		if !errors.Is(err, errTest) || !errors.As(err, &left) || left.Stream != stream || !strings.Contains(left.LeftBehind(), "remove it by hand") {
 			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("removal", func(t *testing.T) {
+		t.Parallel()
+		r := newRepo(t)
+		var at string
+		_, err := backup.Take(t.Context(), nc, through(into(r), func(w repo.Writer) repo.Writer {
+			at = w.(*repo.Pending).Location()
+			return located{noAbort{failPut(format.ArchiveV2Name, false)(w)}, at}
+		}), small(stream))
+		var left *backup.LeftBehindError
+		if !errors.As(err, &left) || !strings.Contains(err.Error(), at) || !strings.Contains(err.Error(), "remove that directory") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("destinations that fail", func(t *testing.T) {
+		t.Parallel()
+		occupied := t.TempDir()
+		check(t, os.WriteFile(filepath.Join(occupied, "x"), nil, 0o600))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for _, to := range []backup.Destination{backup.ToDir(occupied), backup.To(newRepo(t))} {
+			if w, err := to(ctx, "", time.Now()); err == nil || w != nil {
+				t.Errorf("%#v, %v", w, err)
+			}
 		}
 	})
 }
@@ -110,6 +135,14 @@ func TestFailingWriter(t *testing.T) {
 type noAbort struct{ repo.Writer }
 
 func (noAbort) Abort() error { return errTest }
+
+// located says where it is, as the repository's writers do.
+type located struct {
+	repo.Writer
+	at string
+}
+
+func (l located) Location() string { return l.at }
 
 // TestFullDisk: nothing is left, the cause is known, and with room it works.
 func TestFullDisk(t *testing.T) {

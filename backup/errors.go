@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/jetkeep/jetkeep/backup/repo"
 	"github.com/jetkeep/jetkeep/format"
 	"github.com/jetkeep/jetkeep/internal/jsapi"
 	"github.com/jetkeep/jetkeep/internal/snapshot"
@@ -36,9 +37,40 @@ var (
 	ErrNeedsV2 = errors.New("the server hands out a V1 archive (nats-server before 2.15)")
 )
 
-// ErrLeftBehind says that after a failure something couldn't be removed from
-// the destination. It comes together with the error that made the backup fail.
-var ErrLeftBehind = errors.New("an unfinished backup is left behind")
+// LeftBehindError says that a backup failed and something of it couldn't be
+// removed from the destination.
+type LeftBehindError struct {
+	Stream string
+	// What remains, and how to remove it.
+	What string
+	// Err is what made the backup fail.
+	Err error
+}
+
+func (e *LeftBehindError) Error() string { return fmt.Sprintf("%v; left behind: %s", e.Err, e.What) }
+
+// LeftBehind says what remains, and how to remove it.
+func (e *LeftBehindError) LeftBehind() string { return e.What }
+
+// Unwrap returns what made the backup fail.
+func (e *LeftBehindError) Unwrap() error { return e.Err }
+
+// remains says what an Abort that failed with err leaves.
+func remains(w repo.Writer, err error) string {
+	if l, ok := w.(interface{ Location() string }); ok {
+		return fmt.Sprintf("an unfinished backup in %s (%v): remove that directory, or let the next backup to the same place do it", l.Location(), err)
+	}
+	return fmt.Sprintf("the unfinished backup %s (%v): remove it by hand", w.ID(), err)
+}
+
+// ServerError is an answer of the JetStream API that is an error, with the
+// server's own code. It's here for errors.As: backups and restores return it in
+// the chain.
+type ServerError = jsapi.Error
+
+// PermissionError says that the user of the connection lacks a permission, and
+// for which subject. It's here for errors.As, as ServerError is.
+type PermissionError = jsapi.PermissionError
 
 // TransferError says that a backup failed after a number of attempts.
 type TransferError struct {

@@ -6,7 +6,6 @@ import (
 	"log"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -31,10 +30,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	to := func(ctx context.Context, stream string, start time.Time) (repo.Writer, error) {
-		return r.Begin(ctx, stream, start)
-	}
-	res, err := backup.Take(ctx, nc, to, backup.Options{Stream: "ORDERS"})
+	res, err := backup.Take(ctx, nc, backup.To(r), backup.Options{Stream: "ORDERS"})
 	if err != nil {
 		log.Fatal(err)
 	}

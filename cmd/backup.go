@@ -121,13 +121,13 @@ func runBackup(ctx context.Context, o backupOptions, stream string, p *printer) 
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, d.cleanup()) }()
+	defer func() { err = errors.Join(err, cleanedUp(d.cleanup())) }()
 	start := time.Now()
 	l, original, err := o.open(ctx, stream, p)
 	if err != nil {
 		return &streamError{stream, err}
 	}
-	defer l.Close()
+	defer func() { err = errors.Join(err, l.Close()) }()
 	return backupTo(ctx, o, stream, original, l, d, start, p)
 }
 
@@ -246,12 +246,11 @@ func (d *destination) openRepository(o backupOptions) error {
 				return nil, err
 			}
 		}
-		w, err := d.repository.Begin(ctx, stream, start)
-		if err != nil {
-			return nil, err
+		w, err := backup.To(d.repository)(ctx, stream, start)
+		if p, ok := w.(*repo.Pending); ok {
+			d.cleaned, _ = p.Cleaned() // what couldn't be removed is tried again next time
 		}
-		d.cleaned, _ = w.Cleaned() // what couldn't be removed is tried again next time
-		return w, nil
+		return w, err
 	}
 	return nil
 }
@@ -281,10 +280,11 @@ func (d *destination) openSpool(p *printer) error {
 	return nil
 }
 
-func (d *destination) beginPlain(context.Context, string, time.Time) (repo.Writer, error) {
-	w, err := repo.BeginPlain(d.dir)
-	if err != nil {
-		return nil, err
+// beginPlain begins a backup in a directory of its own, which must be vacant.
+func (d *destination) beginPlain(ctx context.Context, stream string, start time.Time) (repo.Writer, error) {
+	w, err := backup.ToDir(d.dir)(ctx, stream, start)
+	if errors.Is(err, repo.ErrExists) {
+		return nil, usagef("-o %w", err)
 	}
-	return w, nil
+	return w, err
 }

@@ -45,6 +45,11 @@ func runDemo(ctx context.Context, o demoOptions, p *printer) (err error) {
 	if err != nil {
 		return err
 	}
+	defer func() {
+		if err != nil {
+			err = &demoDirError{dir, err}
+		}
+	}()
 	srv, err := embedded.Start(ctx, embedded.Options{StoreDir: filepath.Join(dir, "store")})
 	if err != nil {
 		return err
@@ -256,6 +261,16 @@ type demoError struct{ diffs []string }
 func (e *demoError) Error() string {
 	return "the restored stream differs: " + strings.Join(e.diffs, "; ")
 }
+
+// demoDirError says that a demonstration failed, and where it left what it made.
+type demoDirError struct {
+	dir string
+	err error
+}
+
+func (e *demoDirError) Error() string   { return fmt.Sprintf("%v; %s", e.err, e.remains()) }
+func (e *demoDirError) Unwrap() error   { return e.err }
+func (e *demoDirError) remains() string { return "the demonstration's directory stays: " + e.dir }
 
 // setDefaults sets a verb's options to what they are without any flag.
 func setDefaults(add func(*pflag.FlagSet)) {

@@ -26,7 +26,7 @@ type errorLine struct {
 	Attempts int    `json:"attempts,omitempty"`
 	// Seq is the message that couldn't be stored.
 	Seq uint64 `json:"seq,omitempty"`
-	// LeftBehind says what remains of a failed restore.
+	// LeftBehind says what remains and how to remove it.
 	LeftBehind string            `json:"left_behind,omitempty"`
 	Damage     *damageLine       `json:"damage,omitempty"`
 	Findings   []restore.Finding `json:"findings,omitempty"`
@@ -65,7 +65,7 @@ func newErrorLine(err error) errorLine {
 
 func (l *errorLine) fromEngines(err error) {
 	if e, ok := errors.AsType[*verify.UnsoundError](err); ok {
-		l.Stream, l.Location = e.Stream, e.Location
+		l.Stream, l.Location = e.Stream, jsonLocation(e.Location)
 	}
 	if e, ok := errors.AsType[*backup.TransferError](err); ok {
 		l.Stream, l.Attempts = e.Stream, e.Attempts
@@ -77,7 +77,13 @@ func (l *errorLine) fromEngines(err error) {
 		l.Stream, l.Findings = e.Stream, e.Findings
 	}
 	if e, ok := errors.AsType[*restore.LeftBehindError](err); ok {
-		l.Stream, l.LeftBehind = e.Stream, e.What
+		l.Stream = e.Stream
+	}
+	if e, ok := errors.AsType[*backup.LeftBehindError](err); ok {
+		l.Stream = e.Stream
+	}
+	if e, ok := errors.AsType[leaver](err); ok {
+		l.LeftBehind = e.LeftBehind()
 	}
 	if e, ok := errors.AsType[*restore.StoreError](err); ok {
 		l.Seq = e.Seq

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/jetkeep/jetkeep/backup"
 	"github.com/jetkeep/jetkeep/backup/repo"
 	"github.com/jetkeep/jetkeep/format"
@@ -75,9 +77,28 @@ func usagef(format string, args ...any) error {
 	return &usageError{fmt.Errorf(format, args...)}
 }
 
-// leftBehind reports whether something has to be removed by hand.
-func leftBehind(err error) bool {
-	return is[*restore.LeftBehindError](err) || errors.Is(err, backup.ErrLeftBehind)
+// leaver is an error after which something has to be removed by hand.
+type leaver interface {
+	error
+	// LeftBehind says what, and how.
+	LeftBehind() string
+}
+
+func leftBehind(err error) bool { return is[leaver](err) }
+
+// cleanupError says that something temporary couldn't be removed.
+type cleanupError struct{ err error }
+
+func (e *cleanupError) Error() string      { return "left behind: " + e.LeftBehind() }
+func (e *cleanupError) LeftBehind() string { return fmt.Sprintf("%v: remove it by hand", e.err) }
+func (e *cleanupError) Unwrap() error      { return e.err }
+
+// cleanedUp marks the error of a clean-up, if it's one.
+func cleanedUp(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &cleanupError{err}
 }
 
 // exitCode chooses the exit code for an error: the only place that does. The
@@ -153,8 +174,9 @@ func isMissing(err error) bool {
 		jsapi.IsCode(err, jsapi.CodeStreamNotFound)
 }
 
-// isUnreachable is a server that answers no JetStream request.
+// isUnreachable is a server that answers no JetStream request, at present or at
+// all, or a connection that is lost.
 func isUnreachable(err error) bool {
-	return anyOf(jsapi.ErrNoResponders, jsapi.ErrTimeout)(err) ||
+	return jsapi.Temporary(err) || errors.Is(err, nats.ErrConnectionClosed) ||
 		jsapi.IsCode(err, jsapi.CodeNotEnabled, jsapi.CodeNotEnabledForAccount)
 }

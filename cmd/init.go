@@ -48,7 +48,7 @@ func runInit(o initOptions, p *printer) error {
 	}
 	r, err := repo.InitDir(path)
 	if errors.Is(err, repo.ErrExists) {
-		return fmt.Errorf("%w; it can be used as it is", err)
+		return usagef("%w; it can be used as it is", err)
 	}
 	if err != nil {
 		return err

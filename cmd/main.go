@@ -43,14 +43,28 @@ func Run(ctx context.Context, args []string, std Streams, b Build) int {
 		return exitOK
 	}
 	if cause := context.Cause(ctx); cause != nil && !leftBehind(err) {
-		err = fmt.Errorf("%w: %w; nothing is left behind", errInterrupted, interruption(cause, err))
+		err = fmt.Errorf("%w: %w%s", errInterrupted, interruption(cause, err), remainder(err))
 	}
 	p.fail(err)
 	return exitCode(err)
 }
 
+// remainder says what an interrupted run has left.
+func remainder(err error) string {
+	switch e, ok := errors.AsType[*demoDirError](err); {
+	case ok:
+		return "; " + e.remains()
+	case is[*outputError](err): // it was done
+		return ""
+	}
+	return "; nothing is left behind"
+}
+
 // interruption says what was interrupted, and by what.
 func interruption(cause, err error) error {
+	if e, ok := errors.AsType[*demoDirError](err); ok {
+		err = e.err
+	}
 	switch {
 	case errors.Is(err, cause): // with the verb and the stream around it
 		return err

@@ -28,6 +28,8 @@ type restoreOptions struct {
 	// SystemContext is a NATS context of the system account.
 	SystemContext string
 	Store         storeFlags
+	// ReplicasGiven tells --replicas 0 from none.
+	ReplicasGiven bool
 }
 
 func (o *restoreOptions) AddFlags(f *pflag.FlagSet) {
@@ -79,7 +81,10 @@ func newRestoreCommand(a *app) *cobra.Command {
 			"  jetkeep restore ./orders-before-upgrade --replicas 1\n" +
 			"  jetkeep restore ORDERS --repo /backups --store-dir /var/lib/nats",
 		Args: exactly(1, "restore takes one backup: a stream, a directory or -"),
-		RunE: func(c *cobra.Command, args []string) error { return runRestore(c.Context(), o, args[0], a.p) },
+		RunE: func(c *cobra.Command, args []string) error {
+			o.ReplicasGiven = c.Flags().Changed("replicas")
+			return runRestore(c.Context(), o, args[0], a.p)
+		},
 	}
 	setHelp(c, []int{exitOK, exitFailed, exitUsage, exitNotFound, exitLocked, exitDamaged, exitRefused, exitConnection, exitTransfer, exitLeftBehind, exitInterrupted},
 		addGroup(c, "FLAGS", o.AddFlags), o.Store.rival(addGroup(c, "CONNECTION", o.Connection.AddFlags)))
@@ -94,7 +99,7 @@ func (o *restoreOptions) check() error {
 		return usagef("--check %q is neither state nor full", o.Check)
 	case e.Storage != "" && e.Storage != "file" && e.Storage != "memory":
 		return usagef("--storage %q is neither file nor memory", e.Storage)
-	case e.Replicas < 0 || e.Replicas > 5:
+	case (o.ReplicasGiven || e.Replicas != 0) && (e.Replicas < 1 || e.Replicas > 5):
 		return usagef("--replicas %d isn't between 1 and 5", e.Replicas)
 	case e.As != "" && !validStream(e.As):
 		return usagef("--as %q can't be the name of a stream", e.As)
@@ -154,7 +159,7 @@ func runRestore(ctx context.Context, o restoreOptions, arg string, p *printer) (
 	if err != nil {
 		return err
 	}
-	defer l.Close()
+	defer func() { err = errors.Join(err, l.Close()) }()
 	if o.SystemContext != "" {
 		system, err := connect.ConnectContext(ctx, o.SystemContext, "jetkeep restore")
 		if err != nil {

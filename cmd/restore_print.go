@@ -42,7 +42,7 @@ type restoreSummary struct {
 
 func newRestoreSummary(plan *restore.Plan, r *restore.Result, l *link, took time.Duration) restoreSummary {
 	s := restoreSummary{
-		MessageType: "summary", Stream: r.Stream, Backup: backupLabel(plan),
+		MessageType: "summary", Stream: r.Stream, Backup: jsonLocation(backupLabel(plan)),
 		target:   l.target(),
 		Messages: r.State.Messages, FirstSeq: r.State.FirstSeq, LastSeq: r.State.LastSeq, Deleted: uint64(max(r.State.NumDeleted, 0)),
 		Expired: plan.Expected.Expired, Lost: plan.Expected.Lost, Consumers: r.Consumers, Finished: r.Finished, Sent: r.Sent,
@@ -67,13 +67,17 @@ func backupLabel(plan *restore.Plan) string {
 }
 
 func printRestore(p *printer, s restoreSummary) error {
+	from := s.Backup
+	if from == "-" {
+		from = stdinName
+	}
 	return p.result(s, func(w io.Writer) {
 		took := time.Duration(s.Seconds * float64(time.Second))
 		verb := "restored"
 		if s.Finished {
 			verb = "finished the restore of"
 		}
-		fmt.Fprintf(w, "%s %s from %s to %s\n", verb, s.Stream, s.Backup, s.target)
+		fmt.Fprintf(w, "%s %s from %s to %s\n", verb, s.Stream, from, s.target)
 		table(w, [][2]string{
 			{"messages", sequences(s.Messages, s.FirstSeq, s.LastSeq, s.Deleted)},
 			{"left out", leftOut(s)},
@@ -105,7 +109,9 @@ func leftOut(s restoreSummary) string {
 var findingsFirst = []restore.Level{restore.Refusal, restore.Warning, restore.Unknown, restore.OK}
 
 func printPlan(p *printer, plan *restore.Plan) error {
-	s := planSummary{"summary", true, len(plan.Refusals()) > 0, plan}
+	shown := *plan
+	shown.Source.Location = jsonLocation(plan.Source.Location)
+	s := planSummary{"summary", true, len(plan.Refusals()) > 0, &shown}
 	return p.result(s, func(w io.Writer) { writePlan(w, plan) }, "")
 }
 
@@ -153,6 +159,7 @@ func existingText(existing string) string {
 	return cmp.Or(map[string]string{
 		restore.TargetNone:       "no such stream yet",
 		restore.TargetEmpty:      "an empty stream that is replaced",
+		restore.TargetMissing:    "a name that is taken, by a stream that no server has",
 		restore.TargetAbandoned:  "what an interrupted restore left, which is removed",
 		restore.TargetActivating: "an interrupted activation, which is finished",
 		restore.TargetOccupied:   "a stream with data",

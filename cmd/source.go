@@ -30,7 +30,7 @@ func (s *source) Close() error {
 	if s.cleanup == nil {
 		return nil
 	}
-	return s.cleanup()
+	return cleanedUp(s.cleanup())
 }
 
 // openSource finds the backup that an argument names: STREAM, STREAM@latest or
@@ -77,9 +77,18 @@ func unpackSource(ctx context.Context, p *printer, r repoFlag) (*source, error) 
 	}
 	b, err := repo.OpenPlain(dir)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", stdinName, err), cleanup())
+		return nil, errors.Join(fmt.Errorf("%s: %w", stdinName, err), cleanedUp(cleanup()))
 	}
+	b.SetLabel(stdinName) // where it has been spooled to means nothing to anybody
 	return &source{Backup: b, Name: stdinName, Spooled: true, cleanup: cleanup}, nil
+}
+
+// jsonLocation is a backup's location for JSON, where standard input is -.
+func jsonLocation(location string) string {
+	if location == stdinName {
+		return "-"
+	}
+	return location
 }
 
 // isPath tells a path from a stream's name, which holds none of these.

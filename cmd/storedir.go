@@ -145,7 +145,7 @@ func openStoreTarget(ctx context.Context, o restoreOptions, stream string, p *pr
 		err = l.report(srv.Unrecovered(), stream, p)
 	}
 	if err != nil {
-		return nil, errors.Join(err, srv.Undo())
+		return nil, errors.Join(err, cleanedUp(srv.Undo()))
 	}
 	return l, nil
 }
@@ -181,7 +181,7 @@ func openStoreCopy(ctx context.Context, o backupOptions, stream string, p *print
 	}
 	l, err := storeLink(c.Server, s.Dir, account, o.Connection)
 	if err != nil {
-		return nil, nil, errors.Join(err, c.Close())
+		return nil, nil, errors.Join(err, cleanedUp(c.Close()))
 	}
 	l.undo, l.stop = c.Close, c.Close
 	for _, text := range c.Doubts() {
@@ -259,7 +259,7 @@ func (l *link) end(stream string, dryRun bool, err error) error {
 	case serr == nil:
 		return err
 	case err != nil || dryRun:
-		return errors.Join(err, serr)
+		return errors.Join(err, cleanedUp(serr))
 	}
 	return &restore.LeftBehindError{Stream: stream, Err: serr,
 		What: fmt.Sprintf("stream %q in %s, of which not everything may be on the disk: delete it and restore again", stream, l.StoreDir)}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -49,14 +50,12 @@ func runVerify(ctx context.Context, o verifyOptions, arg string, p *printer) (er
 	defer func() { err = errors.Join(err, src.Close()) }()
 	r, err := checkSource(ctx, src, p)
 	if err != nil {
-		if src.Spooled {
+		if src.Spooled && !strings.Contains(err.Error(), src.Name) {
 			err = fmt.Errorf("%s: %w", src.Name, err)
 		}
 		return err
 	}
-	if src.Spooled {
-		r.Location = "-"
-	}
+	r.Location = jsonLocation(r.Location)
 	return printReport(p, r, src.Name)
 }
 

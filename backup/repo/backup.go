@@ -21,12 +21,30 @@ type Backup struct {
 
 	home   Store
 	prefix string // of its objects' keys
+	label  string // in place of where it is
 	// archive is the only object of the archive when there's no manifest.
 	archive string
 }
 
 // Location says where the backup is, for people.
-func (b *Backup) Location() string { return location(b.home, b.prefix) }
+func (b *Backup) Location() string {
+	if b.label != "" {
+		return b.label
+	}
+	return location(b.home, b.prefix)
+}
+
+// SetLabel has Location, and errors about the backup, say this: for one that is
+// only for the moment where it is.
+func (b *Backup) SetLabel(label string) { b.label = label }
+
+// at says where an object is, for people.
+func (b *Backup) at(name string) string {
+	if b.label != "" {
+		return b.label + ": " + name
+	}
+	return location(b.home, b.prefix+name)
+}
 
 // Format is "v2" for the archive of servers from 2.15 on, "v1" before.
 func (b *Backup) Format() string {
@@ -87,7 +105,7 @@ func (b *Backup) check(ctx context.Context) error {
 			return b.missing(err)
 		}
 		if p.Bytes >= 0 && size != p.Bytes {
-			return fmt.Errorf("%s: %w: it has %d bytes, the manifest says %d", location(b.home, b.prefix+p.Key), ErrDamaged, size, p.Bytes)
+			return fmt.Errorf("%s: %w: it has %d bytes, the manifest says %d", b.at(p.Key), ErrDamaged, size, p.Bytes)
 		}
 	}
 	if _, err := sizeOf(ctx, b.home, b.prefix+format.BackupFileName); err != nil {
@@ -156,7 +174,7 @@ func (r *archiveReader) Read(p []byte) (int, error) {
 		r.read += int64(n)
 		ended := err == io.EOF
 		if part.Bytes >= 0 && (r.read > part.Bytes || ended && r.read < part.Bytes) {
-			return n, fmt.Errorf("%s: %w: its size differs from the %d bytes in the manifest", location(r.b.home, r.b.prefix+part.Key), ErrDamaged, part.Bytes)
+			return n, fmt.Errorf("%s: %w: its size differs from the %d bytes in the manifest", r.b.at(part.Key), ErrDamaged, part.Bytes)
 		}
 		if !ended {
 			return n, err

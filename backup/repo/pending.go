@@ -49,6 +49,9 @@ type writer struct {
 // ID returns the id of the backup.
 func (w *writer) ID() string { return w.id }
 
+// Location says where the backup is in the making, for people.
+func (w *writer) Location() string { return location(w.home, w.prefix) }
+
 func (w *writer) isFinished() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

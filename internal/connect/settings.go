@@ -73,7 +73,7 @@ func (s *Settings) AddFlags(f *pflag.FlagSet) {
 	f.StringVar(&s.JSDomain, "js-domain", "", "JetStream `domain`")
 	f.StringVar(&s.JSAPIPrefix, "js-api-prefix", "", "`prefix` of the JetStream API")
 	f.StringVar(&s.InboxPrefix, "inbox-prefix", "", "`prefix` of inboxes")
-	f.DurationVar(&s.Timeout, "timeout", 0, "`time` to wait for answers ($NATS_TIMEOUT; else 5s)")
+	f.DurationVar(&s.Timeout, "timeout", 0, "`time` to wait for answers ($NATS_TIMEOUT; else 5s, or 1m with --store-dir)")
 }
 
 // environment returns the settings in the NATS_* variables.

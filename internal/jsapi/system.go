@@ -46,7 +46,7 @@ func Servers(ctx context.Context, system *nats.Conn) ([]ServerStat, error) {
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case errors.Is(err, nats.ErrNoResponders) || err != nil && len(all) == 0:
-			return nil, fmt.Errorf("no server answers %s: is this a connection of the system account?", ping)
+			return nil, fmt.Errorf("no server answers %s: is this a connection of the system account? (%w)", ping, ErrNoResponders)
 		case err != nil:
 			slices.SortFunc(all, func(a, b ServerStat) int { return strings.Compare(a.Name, b.Name) })
 			return all, nil
