@@ -267,25 +267,33 @@ func (r *Receiver) signal() {
 
 // ackEarly acknowledges a chunk that nobody has read yet when reading stalls, so
 // that the server goes on: it sends one more for it.
-func (r *Receiver) ackEarly() {
+func (r *Receiver) ackEarly() { ack(r.early()) }
+
+// early returns the chunk to acknowledge early, or nil, and counts it as
+// acknowledged.
+func (r *Receiver) early() *nats.Msg {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case r.acked >= len(r.queue) || time.Since(r.lastAck) < earlyAck:
+		return nil
 	case r.held >= r.o.Hold:
 		r.full = time.Now()
-	default:
-		r.ack(r.queue[r.acked])
-		r.acked++
+		return nil
 	}
+	m := r.queue[r.acked]
+	r.acked++
+	r.lastAck = time.Now()
+	return m
 }
 
-// ack acknowledges a chunk. A failure shows as a lost connection.
-func (r *Receiver) ack(m *nats.Msg) {
-	if m.Reply != "" {
+// ack acknowledges a chunk, if there's one. A failure shows as a lost connection.
+// A connection whose buffer is full makes this wait: r.mu must not be held, or
+// nothing could arrive meanwhile.
+func ack(m *nats.Msg) {
+	if m != nil && m.Reply != "" {
 		_ = m.Respond(nil)
 	}
-	r.lastAck = time.Now()
 }
 
 // Read returns the archive's bytes, and io.EOF when the server has sent all of
@@ -340,6 +348,19 @@ func (r *Receiver) probe(limit time.Duration) {
 // pop takes a chunk from the queue and acknowledges it. When there's none it
 // returns how long that has been so, or how the transfer ended.
 func (r *Receiver) pop() (chunk []byte, quiet time.Duration, err error) {
+	m, due, quiet, err := r.shift()
+	if m == nil {
+		return nil, quiet, err
+	}
+	if due {
+		ack(m)
+	}
+	return m.Data, 0, nil
+}
+
+// shift takes a chunk from the queue, and says whether its acknowledgement is
+// due.
+func (r *Receiver) shift() (m *nats.Msg, due bool, quiet time.Duration, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.queue) == 0 {
@@ -348,21 +369,21 @@ func (r *Receiver) pop() (chunk []byte, quiet time.Duration, err error) {
 		}
 		switch {
 		case !r.ended:
-			return nil, quiet, nil
+			return nil, false, quiet, nil
 		case r.err != nil:
-			return nil, 0, r.err
+			return nil, false, 0, r.err
 		}
-		return nil, 0, io.EOF
+		return nil, false, 0, io.EOF
 	}
-	m := r.queue[0]
+	m = r.queue[0]
 	r.queue[0] = nil
 	r.queue = r.queue[1:]
 	r.held -= int64(len(m.Data))
 	r.quiet = time.Now()
 	if r.acked > 0 {
 		r.acked--
-	} else {
-		r.ack(m)
+		return m, false, 0, nil
 	}
-	return m.Data, 0, nil
+	r.lastAck = time.Now()
+	return m, true, 0, nil
 }

@@ -46,10 +46,15 @@ type Set struct {
 	filters []string
 	all     bool
 	known   map[string]bool
+	bytes   int // of the subjects in known
 }
 
-// remembered bounds how many answers a Set keeps.
-const remembered = 10_000
+// How much a Set remembers at most. A subject may have megabytes.
+const (
+	remembered        = 10_000
+	rememberedBytes   = 8 << 20
+	rememberedSubject = 1 << 10 // a longer one isn't remembered
+)
 
 // NewSet returns a Set of filters. One without filters matches nothing.
 func NewSet(filters []string) *Set {
@@ -61,7 +66,7 @@ func NewSet(filters []string) *Set {
 }
 
 // Match reports whether one of the filters matches the subject. It allocates
-// only for subjects that it hasn't seen lately.
+// only for subjects that it hasn't seen lately, and very long ones.
 func (s *Set) Match(subject []byte) bool {
 	if s.all {
 		return true
@@ -76,9 +81,14 @@ func (s *Set) Match(subject []byte) bool {
 			break
 		}
 	}
-	if len(s.known) >= remembered {
+	if len(name) > rememberedSubject {
+		return yes
+	}
+	if len(s.known) >= remembered || s.bytes+len(name) > rememberedBytes {
 		clear(s.known)
+		s.bytes = 0
 	}
 	s.known[name] = yes
+	s.bytes += len(name)
 	return yes
 }

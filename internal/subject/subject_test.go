@@ -1,6 +1,8 @@
 package subject
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -43,4 +45,29 @@ func TestMatchIsOverlapWithALiteral(t *testing.T) {
 			t.Fatalf("Set of %q matches %q: %v", f, s, got)
 		}
 	})
+}
+
+func TestSetRemembersLittle(t *testing.T) {
+	s := NewSet([]string{"a.>"})
+	long := "a." + strings.Repeat("x", rememberedSubject)
+	if !s.Match([]byte(long)) || len(s.known) > 0 {
+		t.Errorf("a long subject: %d remembered", len(s.known))
+	}
+	for n := range 3 * remembered {
+		if !s.Match(fmt.Appendf(nil, "a.%0900d", n)) {
+			t.Fatal("no match")
+		}
+		sum := 0
+		if n%5000 == 0 {
+			for k := range s.known {
+				sum += len(k)
+			}
+			if sum != s.bytes {
+				t.Errorf("%d bytes remembered, counted %d", sum, s.bytes)
+			}
+		}
+		if s.bytes > rememberedBytes || len(s.known) > remembered {
+			t.Fatalf("%d bytes of %d subjects remembered", s.bytes, len(s.known))
+		}
+	}
 }
