@@ -3,6 +3,7 @@ package cmd
 import (
 	"bytes"
 	"context"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -46,6 +47,19 @@ func TestDemoLosesAStreamAndGetsItBack(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "new-server", "jetstream")); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestInterruptedDemoSaysWhereItIs: it's the one verb that leaves something.
+func TestInterruptedDemoSaysWhereItIs(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "demo")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(signalError{os.Interrupt})
+	var errs bytes.Buffer
+	code := Run(ctx, []string{"demo", "--dir", dir}, Streams{In: strings.NewReader(""), Out: io.Discard, Err: &errs}, Build{})
+	if code != exitInterrupted || strings.Contains(errs.String(), "nothing is left") || strings.Count(errs.String(), dir) != 1 {
+		t.Errorf("exit %d: %s", code, &errs)
 	}
 }
 

@@ -42,6 +42,7 @@ func TestKill(t *testing.T) {
 		"restore":                      killedRestore,
 		"activation":                   killedActivation,
 		"restore, by signals":          interruptedRestore,
+		"restore, outlived":            outlived,
 		"restore, stopped":             stoppedRestore,
 		"cluster":                      killedInCluster,
 		"activation, without a server": lostInTheActivation,

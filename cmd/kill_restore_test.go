@@ -120,6 +120,35 @@ func killedRestore(t *testing.T, bin string) {
 	t.Logf("%d of %d runs found something to remove", found, points)
 }
 
+// outlived: a server goes on with a killed run's restore for five seconds. What
+// it then does mustn't reach the stream that the next run has restored under the
+// same name: neither at once, nor once the server has been started again.
+func outlived(t *testing.T, bin string) {
+	srv := testnats.Single(t)
+	k := newKilling(t, bin, srv, large(), addConsumers(t, 7))
+	ended, err := k.nc.SubscribeSync("$JS.EVENT.ADVISORY.STREAM.RESTORE_COMPLETE." + k.stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.remove(t)
+	link := testnats.Proxy(t, k.hostPort, testnats.ProxyOptions{})
+	v := newVictim()
+	link.After(slowlink.Up, k.size/2, func() {
+		v.process().kill9()
+		link.Cut()
+	})
+	v.is(launch(t, bin, k.args(link.URL())...)).wait(t)
+	mustSucceed(t, bin, k.args(k.url)...)
+	for range 2 {
+		if _, err := ended.NextMsg(20 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k.exact(t, "once the killed run's restore has ended")
+	srv.Restart(t)
+	k.exact(t, "after a restart of the server")
+}
+
 // mutating reports whether an API call belongs to an activation's steps.
 func mutating(subject string) bool {
 	for _, call := range []string{"STREAM.UPDATE.", "CONSUMER.PAUSE.", "CONSUMER.CREATE."} {

@@ -255,11 +255,13 @@ func restoreSource(ctx context.Context, engine restore.Options, src *source, l *
 	if err != nil || dryRun {
 		return plan, nil, err
 	}
+	bar.Done()
 	for _, f := range plan.Findings {
 		if f.Level == restore.Warning {
 			p.warn("%s", f.Text)
 		}
 	}
+	bar = p.progress(name)
 	res, err := restore.Run(ctx, l.NC, plan)
 	return plan, res, err
 }

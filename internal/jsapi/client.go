@@ -169,6 +169,8 @@ func (c *Client) exchange(ctx context.Context, msg *nats.Msg) (*nats.Msg, error)
 		return nil, fmt.Errorf("%s: %w", msg.Subject, ctx.Err())
 	case timed.Err() != nil:
 		return nil, fmt.Errorf("%w: nothing came back on %s within %v", ErrTimeout, msg.Subject, c.timeout)
+	case errors.Is(err, nats.ErrReconnectBufExceeded):
+		return nil, fmt.Errorf("%s: %w", msg.Subject, ErrNotConnected)
 	case errors.Is(err, nats.ErrNoResponders):
 		return nil, fmt.Errorf("%w on %s: is JetStream enabled for this account / is the stream's leader there?", ErrNoResponders, msg.Subject)
 	}

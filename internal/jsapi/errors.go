@@ -99,6 +99,8 @@ func IsCode(err error, codes ...int) bool {
 var (
 	// ErrNoResponders says that nobody listens on the API's subject.
 	ErrNoResponders = errors.New("no JetStream API answers")
+	// ErrNotConnected says that the connection is lost at the moment.
+	ErrNotConnected = errors.New("the server can't be reached")
 	// ErrTimeout says that no answer came within one request's timeout. Whether
 	// the server did what was asked is not known.
 	ErrTimeout = errors.New("no answer in time")
@@ -136,7 +138,7 @@ func Temporary(err error) bool {
 		return false
 	}
 	for _, e := range []error{
-		ErrTimeout, ErrNoResponders,
+		ErrTimeout, ErrNoResponders, ErrNotConnected,
 		nats.ErrDisconnected, nats.ErrReconnectBufExceeded, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrStaleConnection,
 	} {
 		if errors.Is(err, e) {
