@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 
@@ -19,9 +20,8 @@ const stdinName = "standard input"
 type source struct {
 	*repo.Backup
 	// Name is how a person calls it: "ORDERS@ID", the path, "standard input".
-	Name string
-	// Spooled says that its directory is a temporary one.
-	Spooled bool
+	Name    string
+	spool   string // its directory, if that's a temporary one
 	cleanup func() error
 }
 
@@ -32,6 +32,27 @@ func (s *source) Close() error {
 	}
 	return cleanedUp(s.cleanup())
 }
+
+// explain has an error about what was spooled speak of standard input.
+func (s *source) explain(err error) error {
+	if err == nil || s.spool == "" {
+		return err
+	}
+	return &spoolError{s.spool, err}
+}
+
+// spoolError names standard input where its error has a temporary directory.
+type spoolError struct {
+	dir string
+	err error
+}
+
+func (e *spoolError) Error() string {
+	text := strings.ReplaceAll(e.err.Error(), e.dir+string(filepath.Separator), stdinName+": ")
+	return strings.ReplaceAll(text, e.dir, stdinName)
+}
+
+func (e *spoolError) Unwrap() error { return e.err }
 
 // openSource finds the backup that an argument names: STREAM, STREAM@latest or
 // STREAM@ID in the repository, the path of a directory, or - for a tar on
@@ -77,10 +98,10 @@ func unpackSource(ctx context.Context, p *printer, r repoFlag) (*source, error) 
 	}
 	b, err := repo.OpenPlain(dir)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", stdinName, err), cleanedUp(cleanup()))
+		return nil, errors.Join(&spoolError{dir, err}, cleanedUp(cleanup()))
 	}
 	b.SetLabel(stdinName) // where it has been spooled to means nothing to anybody
-	return &source{Backup: b, Name: stdinName, Spooled: true, cleanup: cleanup}, nil
+	return &source{Backup: b, Name: stdinName, spool: dir, cleanup: cleanup}, nil
 }
 
 // jsonLocation is a backup's location for JSON, where standard input is -.

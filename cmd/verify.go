@@ -3,8 +3,6 @@ package cmd
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -47,12 +45,9 @@ func runVerify(ctx context.Context, o verifyOptions, arg string, p *printer) (er
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, src.Close()) }()
+	defer func() { err = errors.Join(src.explain(err), src.Close()) }()
 	r, err := checkSource(ctx, src, p)
 	if err != nil {
-		if src.Spooled && !strings.Contains(err.Error(), src.Name) {
-			err = fmt.Errorf("%s: %w", src.Name, err)
-		}
 		return err
 	}
 	r.Location = jsonLocation(r.Location)
