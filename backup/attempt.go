@@ -59,6 +59,9 @@ func (t *taker) transfer(ctx context.Context, info *jsapi.StreamInfo, w repo.Wri
 		return nil, nil, err
 	}
 	defer rc.Close()
+	if err := format.CheckNotBeingRestored(rc.Config); err != nil {
+		return nil, nil, err
+	}
 	file := &format.BackupFile{Config: rc.Config, State: rc.State}
 	state, err := file.StreamState()
 	if err != nil {

@@ -162,6 +162,9 @@ func (t *taker) find(ctx context.Context) (info *jsapi.StreamInfo, err error) {
 	for n := 1; ; n++ {
 		info, err = t.js.StreamInfo(ctx, t.o.Stream)
 		if err == nil {
+			if err := format.CheckNotBeingRestored(info.Config); err != nil {
+				return nil, fmt.Errorf("stream %q: %w", t.o.Stream, err)
+			}
 			return info, nil
 		}
 		if n > t.o.Retries || !jsapi.Temporary(err) {

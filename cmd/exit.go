@@ -113,7 +113,7 @@ func exitCode(err error) int {
 		{exitInterrupted, anyOf(errInterrupted)},
 		{exitUsage, isUsage},
 		{exitRefused, is[*restore.Refused]},
-		{exitLocked, isStoreInUse},
+		{exitLocked, isBusy},
 		{exitNotFound, isNoStore},
 		{exitDamaged, is[*embedded.DamagedError]},
 		{exitRefused, is[*embedded.ClusteredError]},
@@ -148,6 +148,12 @@ func anyOf(sentinels ...error) func(error) bool {
 	return func(err error) bool {
 		return slices.ContainsFunc(sentinels, func(s error) bool { return errors.Is(err, s) })
 	}
+}
+
+// isBusy is a stream that a restore hasn't finished, or a store directory that
+// a server has open. A backup that was taken of the former is damaged.
+func isBusy(err error) bool {
+	return isStoreInUse(err) || errors.Is(err, format.ErrBeingRestored) && !errors.Is(err, repo.ErrDamaged)
 }
 
 func isUsage(err error) bool { return is[*usageError](err) || errors.Is(err, connect.ErrSettings) }

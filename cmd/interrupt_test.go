@@ -58,7 +58,7 @@ func TestInterruptedBackupLeavesNothing(t *testing.T) {
 	srv := testnats.Single(t)
 	stream := testnats.Fill(t, srv.Connect(t), testnats.FillOptions{Messages: 400, Size: 8 << 10, NoDeletes: true})
 	t.Run("into a pipe", func(t *testing.T) { interruptPipe(t, srv, stream) })
-	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
+	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
 		t.Run(sig.String(), func(t *testing.T) {
 			home := filepath.Join(t.TempDir(), "repo")
 			r, err := repo.InitDir(home)

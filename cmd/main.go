@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Streams are the standard streams. A terminal is one that is an *os.File.
@@ -77,13 +78,17 @@ func interruption(cause, err error) error {
 // errInterrupted marks what was ended by a signal.
 var errInterrupted = errors.New("interrupted")
 
-// withSignals returns a context that SIGINT and SIGTERM cancel. A second signal
-// ends the process at once. A broken pipe shall be an error of the write, not
+// withSignals returns a context that SIGINT, SIGTERM and SIGHUP cancel; a SIGHUP
+// that was ignored from the start, as under nohup, stays so. A second signal ends
+// the process at once. A broken pipe shall be an error of the write, not
 // the end of the process before it has cleaned up.
 func withSignals(parent context.Context, exit func(int)) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
 	done := make(chan struct{})
@@ -129,7 +134,17 @@ func newRootCommand(a *app) *cobra.Command {
 			"directory of its own. Every backup is checked while it is taken.",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          noSuchVerb,
+		// A variable that a script forgot to set would otherwise pass for a flag
+		// that wasn't given.
+		PersistentPreRunE: func(c *cobra.Command, _ []string) (err error) {
+			c.Flags().Visit(func(f *pflag.Flag) {
+				if err == nil && f.Value.Type() == "string" && f.Value.String() == "" {
+					err = usagef("--%s is empty", f.Name)
+				}
+			})
+			return err
+		},
+		Args: noSuchVerb,
 		RunE: func(c *cobra.Command, _ []string) error {
 			c.SetOut(a.p.std.Err)
 			_ = c.Help()

@@ -179,7 +179,7 @@ func restoreFrom(ctx context.Context, o restoreOptions, src *source, l *link, st
 		return err
 	}
 	start := time.Now()
-	plan, res, err := restoreSource(ctx, engine, src, l, o.DryRun, p)
+	plan, res, err := restoreSource(ctx, engine, src, l, stream, o.DryRun, p)
 	if err != nil {
 		err = explainRestore(err, l)
 	}
@@ -239,13 +239,9 @@ func noteWaiting(bar *ui.Progress) func(restore.Progress) {
 
 // restoreSource makes the plan and, unless it's a dry run, carries it out, with
 // progress.
-func restoreSource(ctx context.Context, engine restore.Options, src *source, l *link, dryRun bool, p *printer) (*restore.Plan, *restore.Result, error) {
-	name := src.Name
-	if engine.As != "" {
-		name = engine.As
-	}
-	bar := p.progress(name)
-	defer bar.Done()
+func restoreSource(ctx context.Context, engine restore.Options, src *source, l *link, stream string, dryRun bool, p *printer) (*restore.Plan, *restore.Result, error) {
+	bar := p.progress(stream)
+	defer func() { bar.Done() }()
 	waiting := noteWaiting(bar)
 	engine.Progress = func(s restore.Progress) {
 		bar.Update(ui.Status{Phase: string(s.Phase), Bytes: s.Bytes, TotalBytes: s.Total, Messages: s.Messages})
@@ -261,7 +257,8 @@ func restoreSource(ctx context.Context, engine restore.Options, src *source, l *
 			p.warn("%s", f.Text)
 		}
 	}
-	bar = p.progress(name)
+	bar = p.progress(stream)
+	waiting = noteWaiting(bar)
 	res, err := restore.Run(ctx, l.NC, plan)
 	return plan, res, err
 }

@@ -45,6 +45,9 @@ func ParseBackupFile(data []byte) (*BackupFile, error) {
 	if _, err := b.StreamState(); err != nil {
 		return nil, err
 	}
+	if err := CheckNotBeingRestored(b.Config); err != nil {
+		return nil, fmt.Errorf("%s: %w", BackupFileName, err)
+	}
 	return &b, nil
 }
 
@@ -232,6 +235,9 @@ func ParseManifest(data []byte) (*Manifest, error) {
 	}
 	if err := json.Unmarshal(data, &v); err != nil {
 		return nil, fmt.Errorf("%s: %w", ManifestName, err)
+	}
+	if v.Version == 0 {
+		return nil, fmt.Errorf("%s: there is no manifest_version in it", ManifestName)
 	}
 	if v.Version != ManifestVersion {
 		return nil, fmt.Errorf("%s: %w %d (this jetkeep reads version %d)", ManifestName, ErrManifestVersion, v.Version, ManifestVersion)

@@ -78,14 +78,14 @@ func (p *planner) configure() error {
 		cfg = p.o.Config.Clone()
 	case p.Target.Existing == TargetEmpty:
 		cfg = p.existing.Config.Clone()
-		p.find("target", OK, "stream %q exists and is empty: its configuration is kept, and it is replaced", p.Target.Stream)
+		p.find("target", Warning, "stream %q exists and is empty: its configuration is kept, and it is replaced", p.Target.Stream)
 	default:
 		p.own = true
 	}
 	cleanMetadata(&cfg)
 	cfg.Set("name", p.Target.Stream)
 	if err := p.renameBucket(&cfg); err != nil {
-		return err
+		p.find("name", Refusal, "%v", err)
 	}
 	p.override(&cfg)
 	p.Config = cfg
@@ -203,11 +203,11 @@ func (p *Plan) coverage() *subject.Set {
 
 // Marker keys in a stream's metadata.
 const (
-	markerPrefix = "jetkeep."
-	markerID     = markerPrefix + "restore.id"
-	markerBackup = markerPrefix + "restore.backup"
-	markerState  = markerPrefix + "restore.state"
-	markerOwner  = markerPrefix + "restore.owner"
+	markerPrefix = format.MarkerPrefix
+	markerID     = format.MarkerID
+	markerBackup = format.MarkerBackup
+	markerState  = format.MarkerState
+	markerOwner  = format.MarkerOwner
 	// markerConsumer keeps what staging changed in a consumer.
 	markerConsumer = markerPrefix + "consumer"
 
@@ -247,18 +247,24 @@ func (p *Plan) backupName() string {
 }
 
 // owner names this process.
-func owner() string {
+func owner() string { return fmt.Sprintf("%s/%d", machine(), os.Getpid()) }
+
+// machine is where a process id means something: the host, and where there are
+// such, the namespace of its processes.
+func machine() string {
 	host, _ := os.Hostname()
-	return fmt.Sprintf("%s/%d", host, os.Getpid())
+	if ns, err := os.Readlink("/proc/self/ns/pid"); err == nil {
+		host += " " + ns
+	}
+	return host
 }
 
 // process tells whether the process that set a marker is of this machine, and
 // whether it still carries the restore out.
 func (m marker) process() (pid int, here, alive bool) {
 	host, id, _ := strings.Cut(m.Owner, "/")
-	self, _ := os.Hostname()
 	pid, err := strconv.Atoi(id)
-	if err != nil || host != self {
+	if err != nil || host != machine() {
 		return 0, false, false
 	}
 	if pid == os.Getpid() {

@@ -274,8 +274,22 @@ func (p *planner) checkOverlap(c config) {
 // up from, or one on the same subjects: what reaches out would come twice.
 func (p *planner) setClone() {
 	p.clone = true
+	var lacks []string
+	for _, field := range []string{"sources", "republish"} {
+		if raw := p.Config.Raw(field); raw != nil && string(raw) != "null" {
+			lacks = append(lacks, "it has no "+field)
+		}
+	}
 	p.Config.Delete("sources", "republish")
-	p.find("clone", Warning, "stream %q is a clone: it has no sources and no republish, and its push consumers stay paused", p.Target.Stream)
+	for _, k := range p.consumers(p.archive.Head) {
+		if deliver := k.Config.Raw("deliver_subject"); deliver != nil && string(deliver) != `""` {
+			lacks = append(lacks, "its push consumers stay paused")
+			break
+		}
+	}
+	if len(lacks) > 0 {
+		p.find("clone", Warning, "stream %q is a clone: %s", p.Target.Stream, strings.Join(lacks, ", "))
+	}
 }
 
 func (p *planner) overlaps(subjects []string) (found []string) {
