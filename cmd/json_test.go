@@ -136,7 +136,7 @@ func TestRealRunsEmitWhatIsDocumented(t *testing.T) {
 		{"summary of init", 0, []string{"init", "--repo", home}},
 		{"summary of backup", 0, []string{"backup", stream, "--repo", home, "-s", srv.URL()}},
 		{"summary of verify", 0, []string{"verify", stream, "--repo", home}},
-		{"summary of restore --dry-run", 0, []string{"restore", stream, "--repo", home, "-s", srv.URL(), "--dry-run"}},
+		{"summary of restore --dry-run", 0, []string{"restore", stream, "--repo", home, "-s", srv.URL(), "--as", testnats.Name(t), "--dry-run"}},
 		{"summary of restore", 0, []string{"restore", stream, "--repo", home, "-s", srv.URL(), "--as", testnats.Name(t)}},
 		{"summary of version", 0, []string{"version"}},
 		{"error", exitRefused, []string{"restore", stream, "--repo", home, "-s", srv.URL()}},
