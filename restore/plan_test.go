@@ -96,8 +96,8 @@ func TestLossByLimits(t *testing.T) {
 			b := made(t, map[string]any{"name": stream}, append(some(stream, 900, 20, 2*time.Hour), some(stream, 100, 20, time.Minute)...)...)
 			c.limits["name"], c.limits["subjects"] = stream, []string{stream + ".>"}
 			cfg := object(t, c.limits)
-			p := refused(t, nc, b, restore.Options{Config: &cfg}, "loss", append(c.words, "--accept-loss")...)
-			p, _ = mustRun(t, nc, b, restore.Options{Config: &cfg, AcceptLoss: true})
+			refused(t, nc, b, restore.Options{Config: &cfg}, "loss", append(c.words, "--accept-loss")...)
+			p, _ := mustRun(t, nc, b, restore.Options{Config: &cfg, AcceptLoss: true})
 			finding(t, p, "loss", restore.Warning, c.words...)
 			e := p.Expected
 			if e.Messages != 1000 || e.Lost+e.Kept != 1000 || c.kept != 0 && e.Kept != c.kept {
