@@ -301,6 +301,9 @@ func (r *runner) undoStaged(ctx context.Context) error {
 		return nil
 	}
 	r.reconnect(ctx, time.Minute)
+	if !r.ended {
+		_ = r.outlast(ctx) // ctx says so below
+	}
 	deadline := time.Now().Add(r.lookFor())
 	absent := false
 	for {

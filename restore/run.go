@@ -116,6 +116,9 @@ func (r *runner) removeAbandoned(ctx context.Context) error {
 	if m := markerOf(now.Config); m.ID != before.ID || m.State == stateActivating {
 		return r.takenOver()
 	}
+	if err := r.outlast(ctx); err != nil {
+		return err
+	}
 	if err := r.delete(ctx); err != nil {
 		return r.stillStaged(before, err)
 	}
@@ -132,6 +135,18 @@ func (r *runner) stillStaged(m marker, err error) error {
 func (r *runner) takenOver() error {
 	return &LeftBehindError{Stream: r.name, Err: ErrTakenOver,
 		What: fmt.Sprintf("stream %q, which doesn't bear our marker any more: look at it before you remove it", r.name)}
+}
+
+// outlast waits, in a cluster, until a restore is over that nobody has ended: the
+// server drops it after five silent seconds. A stream that is restored under the
+// same name meanwhile can lose its consumers to that.
+func (r *runner) outlast(ctx context.Context) error {
+	if r.p.Target.Cluster == "" {
+		return nil
+	}
+	defer r.meter.wait("")
+	r.meter.wait("the interrupted restore has to end on the server")
+	return sleep(ctx, 6*time.Second)
 }
 
 // delete deletes the stream, for certain: a request without an answer is made
@@ -232,9 +247,7 @@ func (r *runner) stage(ctx context.Context) error {
 		r.meter.enter(PhaseFinish, 0)
 		err = s.finish(p.o.FinishTimeout)
 	}
-	if err != nil {
-		r.ended = s.abort(6*time.Second, err)
-	}
+	r.ended = err == nil || s.abort(6*time.Second, err)
 	return err
 }
 
@@ -272,6 +285,9 @@ func (r *runner) clear(ctx context.Context) error {
 		if ours, err := r.assigned(ctx); !ours {
 			return err
 		}
+		if err := r.outlast(ctx); err != nil {
+			return err
+		}
 		return r.delete(ctx)
 	}
 	if err != nil {
@@ -280,6 +296,9 @@ func (r *runner) clear(ctx context.Context) error {
 	m := markerOf(info.Config)
 	if m.ID == "" || m.State != stateStaged || m.ID != r.p.RestoreID && !m.dead() {
 		return ErrTakenOver
+	}
+	if err := r.outlast(ctx); err != nil {
+		return err
 	}
 	return r.delete(ctx)
 }
