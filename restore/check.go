@@ -94,7 +94,7 @@ func (r *runner) staged(ctx context.Context, consumers int) (info *jsapi.StreamI
 	case info.Cluster != nil && info.Cluster.Leader == "":
 		return nil, "no leader", nil
 	}
-	pending, err = r.consumersUnsettled(ctx, info, consumers)
+	pending, err = r.consumersUnsettled(ctx, consumers)
 	return info, pending, err
 }
 
@@ -140,7 +140,7 @@ func (r *replicas) behind() (texts []string) {
 	return texts
 }
 
-func (r *runner) consumersUnsettled(ctx context.Context, info *jsapi.StreamInfo, want int) (string, error) {
+func (r *runner) consumersUnsettled(ctx context.Context, want int) (string, error) {
 	list, err := r.js.Consumers(ctx, r.name)
 	switch {
 	case jsapi.Temporary(err):
@@ -148,7 +148,7 @@ func (r *runner) consumersUnsettled(ctx context.Context, info *jsapi.StreamInfo,
 	case err != nil:
 		return "", fmt.Errorf("listing the consumers of the staged stream %q: %w", r.name, err)
 	}
-	if len(list.Consumers) < want && info.Cluster != nil {
+	if len(list.Consumers) < want && r.p.Target.Cluster != "" {
 		return fmt.Sprintf("%d of %d consumers answer", len(list.Consumers), want), nil
 	}
 	for _, c := range list.Consumers {

@@ -178,15 +178,18 @@ func TestMissingPermissions(t *testing.T) {
 		{Name: "chunks", PubDeny: []string{ask, "$JS.SNAPSHOT.RESTORE.>"}},
 		{Name: "update", PubDeny: []string{ask, "$JS.API.STREAM.UPDATE.>"}},
 		{Name: "delete", PubDeny: []string{ask, "$JS.API.STREAM.UPDATE.>", "$JS.API.STREAM.DELETE.>"}},
+		{Name: "consumer", PubDeny: []string{ask, "$JS.API.CONSUMER.PAUSE.>"}},
 		{Name: "request", PubDeny: []string{ask, "$JS.API.STREAM.RESTORE.>"}},
 	}})
 	for user, subject := range map[string]string{
-		"chunks": "$JS.SNAPSHOT.RESTORE.", "update": "$JS.API.STREAM.UPDATE.", "delete": "$JS.API.STREAM.UPDATE.", "request": "$JS.API.STREAM.RESTORE.",
+		"consumer": "$JS.API.CONSUMER.PAUSE.",
+		"chunks":   "$JS.SNAPSHOT.RESTORE.", "update": "$JS.API.STREAM.UPDATE.", "delete": "$JS.API.STREAM.UPDATE.", "request": "$JS.API.STREAM.RESTORE.",
 	} {
 		t.Run(user, func(t *testing.T) {
 			t.Parallel()
 			admin, nc := s.Connect(t), s.Connect(t, userInfo(user))
 			stream := testnats.Fill(t, admin, testnats.FillOptions{Messages: 100, Consumers: true})
+			before := look(t, admin, stream)
 			b := take(t, admin, stream)
 			remove(t, admin, stream)
 			p := prepare(t, nc, b, restore.Options{})
@@ -199,11 +202,22 @@ func TestMissingPermissions(t *testing.T) {
 			if !errors.As(err, &denied) || !strings.HasPrefix(denied.Subject, subject) {
 				t.Fatal(err)
 			}
-			if user != "delete" {
+			var left *restore.LeftBehindError
+			switch user {
+			case "delete":
+			case "consumer": // the stream is live by then: the next one who may finishes
+				if !errors.As(err, &left) || !strings.Contains(left.What, "partly activated") {
+					t.Error(err)
+				}
+				if _, res := mustRun(t, admin, b, restore.Options{}); !res.Finished {
+					t.Errorf("%+v", res)
+				}
+				same(t, stream, before, look(t, admin, stream))
+				return
+			default:
 				transferFailed(t, admin, stream, err)
 				return
 			}
-			var left *restore.LeftBehindError
 			if !errors.As(err, &left) || !strings.Contains(left.What, stream) || !strings.Contains(left.What, "nats stream rm") || !strings.Contains(left.What, "DELETE") {
 				t.Error(err)
 			}
@@ -320,7 +334,13 @@ func TestFullDiskOfTheServer(t *testing.T) {
 		t.Errorf("the cause isn't reached: %v", err)
 	}
 	transferFailed(t, nc, stream, err)
-	mustRun(t, nc, bSmall, restore.Options{FullCheck: true})
+	testnats.Eventually(t, func() error { // the server removes the files by and by
+		p, err := restore.Prepare(ctx(t), nc, bSmall, restore.Options{FullCheck: true})
+		if err == nil {
+			_, err = restore.Run(ctx(t), nc, p)
+		}
+		return err
+	})
 	publish(t, nc, small+".x", "x")
 }
 
@@ -410,10 +430,11 @@ func TestHealthAfterAFailedRestore(t *testing.T) {
 	}
 	_, err := restore.Run(ctx(t), nc, p)
 	transferFailed(t, nc, stream, err, restore.ErrStalled)
-	check(t, healthy())
+	// For a moment the server sees the files that it's still removing.
+	testnats.Eventually(t, healthy)
 	h.read = nil
 	mustRun(t, nc, b, restore.Options{})
-	check(t, healthy())
+	testnats.Eventually(t, healthy)
 }
 
 // An application that creates its stream at start-up takes a staged stream over:
@@ -487,6 +508,56 @@ func TestStagedStreamIsOutOfReach(t *testing.T) {
 		got.Consumers[i].Waiting = 0 // of the request above
 	}
 	same(t, stream, want, got)
+}
+
+// What is missing of a staged stream is found before it's activated.
+func TestCheckFindsDifferences(t *testing.T) {
+	t.Parallel()
+	s := testnats.Single(t)
+	for name, spoil := range map[string]func(js jetstream.JetStream, stream string) error{
+		"20 messages instead of 21": func(js jetstream.JetStream, stream string) error {
+			st, err := js.Stream(context.Background(), stream)
+			if err == nil {
+				err = st.DeleteMsg(context.Background(), 50)
+			}
+			return err
+		},
+		`consumer "odd" is missing`: func(js jetstream.JetStream, stream string) error {
+			return js.DeleteConsumer(context.Background(), stream, "odd")
+		},
+		`consumer "new" isn't in the backup`: func(js jetstream.JetStream, stream string) error {
+			_, err := js.CreateConsumer(context.Background(), stream, jetstream.ConsumerConfig{Durable: "new"})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			nc := s.Connect(t)
+			stream := testnats.Fill(t, nc, testnats.FillOptions{Messages: 50, NoDeletes: true, Consumers: true})
+			st := must(newJetStream(t, nc).Stream(ctx(t), stream))(t)
+			for seq := range uint64(29) {
+				check(t, st.DeleteMsg(ctx(t), seq+1))
+			}
+			b := take(t, nc, stream)
+			remove(t, nc, stream)
+			var once sync.Once
+			p := must(restore.Prepare(ctx(t), nc, b, restore.Options{Progress: func(s restore.Progress) {
+				if s.Phase == restore.PhaseCheck {
+					once.Do(func() {
+						if err := spoil(newJetStream(t, nc), stream); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+			}}))(t)
+			_, err := restore.Run(ctx(t), nc, p)
+			var differs *restore.CheckError
+			if !errors.As(err, &differs) || !strings.Contains(err.Error(), name) {
+				t.Error(err)
+			}
+			transferFailed(t, nc, stream, err)
+		})
+	}
 }
 
 // --keep-failed keeps the staged stream; the next restore recognises it.

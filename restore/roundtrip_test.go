@@ -192,7 +192,7 @@ func TestManyDeletes(t *testing.T) {
 	stream := create(t, nc, jetstream.StreamConfig{})
 	js := newJetStream(t, nc)
 	for range 5000 {
-		must(js.PublishAsync(stream+".a", nil))(t)
+		must(js.PublishAsync(stream+".a", nil, jetstream.WithStallWait(time.Minute)))(t)
 	}
 	<-js.PublishAsyncComplete()
 	st := must(js.Stream(ctx(t), stream))(t)

@@ -261,7 +261,7 @@ func (r *runner) request(ctx context.Context) (subject string, err error) {
 		taken := jsapi.IsCode(err, jsapi.CodeRestoreNameExists)
 		// In a cluster the failure of an earlier restore may come as the answer.
 		passing := jsapi.Temporary(err) || jsapi.IsCode(err, jsapi.CodeRestoreFailed)
-		r.begun = r.begun || passing || !isAPIError(err)
+		r.begun = r.begun || passing || !isFinal(err)
 		if err == nil {
 			return subject, nil
 		}
