@@ -146,7 +146,7 @@ func (b *bench) all(ctx context.Context, where string) ([]*row, error) {
 			return nil, err
 		}
 	}
-	if strings.Contains(where, "loopback") {
+	if strings.Contains(where, "loopback") && strings.Contains(verify.name, b.o.only) {
 		for n := range b.o.runs + 1 {
 			if err := verify.pair(ctx, n,
 				[]string{b.t.peer, "backup", "validate", "--no-progress", peer},
@@ -156,6 +156,9 @@ func (b *bench) all(ctx context.Context, where string) ([]*row, error) {
 		}
 	}
 	for n := range b.o.runs {
+		if !strings.Contains(restore.name, b.o.only) {
+			break
+		}
 		if err := restore.pair(ctx, n+1,
 			[]string{b.t.peer, "-s", b.url, "--timeout", "30s", "backup", "restore", "stream", "--no-progress", peer},
 			[]string{b.t.jetkeep, "-s", b.url, "restore", b.stream, "--repo", repo},

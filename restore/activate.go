@@ -40,9 +40,22 @@ func isFinal(err error) bool {
 
 // stillOurs reads the stream once more before it's activated.
 func (r *runner) stillOurs(ctx context.Context) error {
-	info, err := r.info(ctx)
+	var info *jsapi.StreamInfo
+	var list *jsapi.StreamList
+	err := together(func() (err error) {
+		if info, err = r.info(ctx); err != nil {
+			return fmt.Errorf("stream %q before its activation: %w", r.name, err)
+		}
+		return nil
+	}, func() (err error) {
+		list, err = retried(ctx, func() (*jsapi.StreamList, error) { return r.js.Streams(ctx) })
+		if err != nil {
+			return fmt.Errorf("listing streams: %w", err)
+		}
+		return nil
+	})
 	if err != nil {
-		return fmt.Errorf("stream %q before its activation: %w", r.name, err)
+		return err
 	}
 	if m := markerOf(info.Config); m.ID != r.p.RestoreID || m.State != stateStaged {
 		return fmt.Errorf("stream %q: %w", r.name, ErrTakenOver)
@@ -54,10 +67,6 @@ func (r *runner) stillOurs(ctx context.Context) error {
 	c, err := parseConfig(r.p.Config)
 	if err != nil {
 		return err
-	}
-	list, err := retried(ctx, func() (*jsapi.StreamList, error) { return r.js.Streams(ctx) })
-	if err != nil {
-		return fmt.Errorf("listing streams: %w", err)
 	}
 	p := &planner{Plan: r.p}
 	for _, s := range list.Streams {
@@ -109,16 +118,13 @@ func (r *runner) wakeConsumers(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for _, info := range list.Consumers {
-			cfg, until, staged, err := unstaged(info)
-			if err != nil {
+		for some := range slices.Chunk(list.Consumers, wakeTogether) {
+			var wakes []func() error
+			for _, info := range some {
+				wakes = append(wakes, func() error { return r.wakeOne(ctx, info) })
+			}
+			if err := together(wakes...); err != nil {
 				return err
-			}
-			if !staged {
-				continue
-			}
-			if err := r.wake(ctx, info.Name, cfg, until); err != nil {
-				return fmt.Errorf("consumer %q of stream %q: %w", info.Name, r.name, err)
 			}
 		}
 		if len(list.Missing) == 0 {
@@ -131,6 +137,21 @@ func (r *runner) wakeConsumers(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// wakeTogether is how many consumers are woken at a time.
+const wakeTogether = 16
+
+// wakeOne wakes a consumer if it's staged.
+func (r *runner) wakeOne(ctx context.Context, info *jsapi.ConsumerInfo) error {
+	cfg, until, staged, err := unstaged(info)
+	if err == nil && staged {
+		err = r.wake(ctx, info.Name, cfg, until)
+	}
+	if err != nil {
+		return fmt.Errorf("consumer %q of stream %q: %w", info.Name, r.name, err)
+	}
+	return nil
 }
 
 // wake ends a consumer's pause before its marker goes, so that an interrupted

@@ -22,7 +22,7 @@ func (r *runner) check(ctx context.Context) error {
 		return err
 	}
 	diffs := r.compareState(info)
-	more, err := r.compareConsumers(ctx, want)
+	more, err := r.compareConsumers(want)
 	if err != nil {
 		return err
 	}
@@ -156,6 +156,7 @@ func (r *runner) consumersUnsettled(ctx context.Context, want int) (string, erro
 			return fmt.Sprintf("consumer %s has no leader", c.Name), nil
 		}
 	}
+	r.settled = list
 	return "", nil
 }
 
@@ -190,13 +191,9 @@ func (p *Plan) grows() bool {
 }
 
 // compareConsumers compares the consumers' positions with the archive's.
-func (r *runner) compareConsumers(ctx context.Context, want []format.Consumer) (diffs []string, err error) {
-	list, err := r.consumers(ctx)
-	if err != nil {
-		return nil, err
-	}
+func (r *runner) compareConsumers(want []format.Consumer) (diffs []string, err error) {
 	have := map[string]*jsapi.ConsumerInfo{}
-	for _, c := range list.Consumers {
+	for _, c := range r.settled.Consumers {
 		have[c.Name] = c
 	}
 	for _, k := range want {

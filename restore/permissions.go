@@ -1,18 +1,17 @@
 package restore
 
 import (
-	"context"
 	"slices"
 	"strings"
 )
 
-// checkPermissions asks what the user may do, and names the subjects that are
+// checkPermissions looks at what the user may do, and names the subjects that are
 // missing. What can't be asked shows when it's needed: as a permission error
 // that names the subject.
-func (p *planner) checkPermissions(ctx context.Context) {
-	user, err := p.js.UserInfo(ctx)
-	if err != nil {
-		p.find("permissions", Unknown, "what the user may do couldn't be asked: %v", err)
+func (p *planner) checkPermissions() {
+	user := p.user
+	if p.userErr != nil {
+		p.find("permissions", Unknown, "what the user may do couldn't be asked: %v", p.userErr)
 		return
 	}
 	if user.Permissions == nil {

@@ -281,6 +281,8 @@ type planner struct {
 	account *jsapi.AccountInfo
 	others  []*jsapi.StreamInfo // the account's other streams
 	own     bool                // the configuration is the backup's own
+	user    *jsapi.UserInfo     // nil with userErr
+	userErr error
 }
 
 func (p *planner) find(check string, level Level, text string, args ...any) {
@@ -317,28 +319,40 @@ func (p *planner) lookAtTarget(ctx context.Context) error {
 	t := &p.Target
 	t.Version, t.Cluster = nc.ConnectedServerVersion(), nc.ConnectedClusterName()
 	t.Server, t.Account, t.Context = p.o.Server, p.o.Account, p.o.Context
+	var list *jsapi.StreamList
 	asked := time.Now()
-	info, err := p.js.StreamInfo(ctx, t.Stream)
-	switch {
-	case err == nil:
-		p.skew = clockSkew(asked, time.Now(), info.TimeStamp)
-		p.existing = info
-		t.Existing = judge(info)
-	case jsapi.IsCode(err, jsapi.CodeStreamNotFound):
-		t.Existing = TargetNone
-	default:
-		return fmt.Errorf("looking for stream %q: %w", t.Stream, err)
-	}
-	if p.account, err = p.js.AccountInfo(ctx); err != nil {
-		return fmt.Errorf("account information: %w", err)
-	}
-	t.Domain = p.account.Domain
-	asked = time.Now()
-	list, err := p.js.Streams(ctx)
+	err := together(func() error {
+		info, err := p.js.StreamInfo(ctx, t.Stream)
+		switch {
+		case err == nil:
+			p.skew = clockSkew(asked, time.Now(), info.TimeStamp)
+			p.existing = info
+			t.Existing = judge(info)
+		case jsapi.IsCode(err, jsapi.CodeStreamNotFound):
+			t.Existing = TargetNone
+		default:
+			return fmt.Errorf("looking for stream %q: %w", t.Stream, err)
+		}
+		return nil
+	}, func() (err error) {
+		if p.account, err = p.js.AccountInfo(ctx); err != nil {
+			return fmt.Errorf("account information: %w", err)
+		}
+		return nil
+	}, func() (err error) {
+		if list, err = p.js.Streams(ctx); err != nil {
+			return fmt.Errorf("listing streams: %w", err)
+		}
+		return nil
+	}, func() error {
+		p.user, p.userErr = p.js.UserInfo(ctx)
+		return nil
+	})
 	if err != nil {
-		return fmt.Errorf("listing streams: %w", err)
+		return err
 	}
 	answered := time.Now()
+	t.Domain = p.account.Domain
 	if t.Existing == TargetNone && slices.Contains(list.Missing, t.Stream) {
 		if err := p.lookAtGhost(ctx); err != nil {
 			return err

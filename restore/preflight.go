@@ -23,7 +23,7 @@ func (p *planner) preflight(ctx context.Context) error {
 	}
 	p.find("archive", OK, "sound: %d messages, sequences %d to %d", p.archive.Figures.Messages, p.archive.Figures.FirstSeq, p.archive.Figures.LastSeq)
 	p.checkServer(c)
-	p.checkPermissions(ctx)
+	p.checkPermissions()
 	if err := p.checkTarget(ctx); err != nil {
 		return err
 	}

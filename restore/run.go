@@ -72,6 +72,8 @@ type runner struct {
 	begun, replaced bool
 	// ended says that the server has ended the last attempt for certain.
 	ended bool
+	// settled are the consumers as they were when the stream had settled.
+	settled *jsapi.ConsumerList
 	// behind are replicas that couldn't be waited for.
 	behind  []string
 	expired uint64

@@ -15,7 +15,8 @@ type StreamInfo struct {
 	Created time.Time     `json:"created"`
 	State   format.State  `json:"state"`
 	Domain  string        `json:"domain,omitempty"`
-	// Cluster is nil on a single server, and in an answer of Streams from one.
+	// Cluster may be nil on a single server; from 2.15.3 on it has a leader there,
+	// too.
 	Cluster *ClusterInfo  `json:"cluster,omitempty"`
 	Mirror  *SourceInfo   `json:"mirror,omitempty"`
 	Sources []*SourceInfo `json:"sources,omitempty"`
