@@ -22,18 +22,21 @@ import (
 func (t *taker) attempt(ctx context.Context, info *jsapi.StreamInfo, w repo.Writer) (*format.Manifest, error) {
 	m := &format.Manifest{
 		Version: format.ManifestVersion, ID: w.ID(), Stream: t.o.Stream, Created: info.Created,
-		Account: t.o.Account, Context: t.o.Context, JetkeepVersion: t.o.Version,
+		Context: t.o.Context, JetkeepVersion: t.o.Version,
 		Started: time.Now().UTC(), NoConsumers: t.o.NoConsumers, Format: "v2",
 		Server: t.server(info),
 	}
 	t.o.Original.describe(m)
-	live, err := t.consumers(ctx)
+	live, err := t.listed(ctx)
 	if err != nil {
 		return nil, err
 	}
 	file, ins, err := t.transfer(ctx, info, w)
 	if err != nil {
 		return nil, explain(err)
+	}
+	if t.o.Account != nil {
+		m.Account = t.o.Account()
 	}
 	m.Ended = time.Now().UTC()
 	m.Figures = ins.Figures
@@ -180,6 +183,17 @@ func (t *taker) server(info *jsapi.StreamInfo) format.Server {
 		s.Name = nc.ConnectedServerName()
 	}
 	return s
+}
+
+// listed lists the consumers; for the first attempt that was begun beforehand.
+func (t *taker) listed(ctx context.Context) (*jsapi.ConsumerList, error) {
+	if early := t.early; early != nil {
+		t.early = nil
+		if l := <-early; l.err == nil {
+			return l.consumers, nil
+		}
+	}
+	return t.consumers(ctx)
 }
 
 // consumers lists the consumers that the archive should hold.

@@ -26,7 +26,8 @@ type Options struct {
 	// NoConsumers leaves the consumers out.
 	NoConsumers bool
 	// ChunkSize and WindowSize ask the server for chunks of that many bytes and
-	// as many unacknowledged ones as fit in the window. Zero: 128 KiB, 8 MiB.
+	// as many unacknowledged ones as fit in the window. Zero: 128 KiB; 8 MiB,
+	// and 16 MiB where a round trip takes longer than 20 ms.
 	// An attempt that a slow link may have spoilt is repeated with less of both.
 	ChunkSize, WindowSize int
 	// QueueSize is how many bytes are held in memory at most while the writer
@@ -44,9 +45,12 @@ type Options struct {
 	// backed up is a changed copy of it.
 	Original *Original
 
-	// Context is the label of the NATS context, Account the account's name, and
-	// Version jetkeep's own: for the manifest.
-	Context, Account, Version string
+	// Context is the label of the NATS context, and Version jetkeep's own: for
+	// the manifest.
+	Context, Version string
+	// Account gives the account's name for the manifest; it's called once the
+	// data is there, and may be nil.
+	Account func() string
 	// Progress is called now and then during an attempt and once at its end,
 	// from another goroutine, and never after Take has returned; it may be nil.
 	Progress func(Progress)
@@ -71,13 +75,9 @@ func (o *Options) defaults() {
 	if o.ChunkSize == 0 {
 		o.ChunkSize = 128 << 10
 	}
-	if o.WindowSize == 0 {
-		o.WindowSize = 8 << 20
-	}
 	if o.QueueSize == 0 {
 		o.QueueSize = 32 << 20
 	}
-	o.QueueSize = max(o.QueueSize, int64(o.WindowSize))
 	if o.IdleTimeout == 0 {
 		o.IdleTimeout = 30 * time.Second
 	}
@@ -132,11 +132,18 @@ func Take(ctx context.Context, nc *nats.Conn, to Destination, o Options) (*Resul
 	}
 	defer js.Close()
 
-	t := &taker{js: js, o: o}
+	early := make(chan listing, 1)
+	t := &taker{js: js, o: o, early: early}
+	go func() { // beside the look at the stream: over a long line each takes a round trip
+		consumers, err := t.consumers(ctx)
+		early <- listing{consumers, err}
+	}()
+	asked := time.Now()
 	info, err := t.find(ctx)
 	if err != nil {
 		return nil, err
 	}
+	t.o.chooseWindow(time.Since(asked))
 	w, err := to(ctx, o.Stream, time.Now().UTC())
 	if err != nil {
 		return nil, err
@@ -151,10 +158,28 @@ func Take(ctx context.Context, nc *nats.Conn, to Destination, o Options) (*Resul
 	return res, nil
 }
 
+// chooseWindow chooses a window if none is given, by how long a request took.
+func (o *Options) chooseWindow(roundTrip time.Duration) {
+	if o.WindowSize == 0 {
+		o.WindowSize = 8 << 20
+		if roundTrip > 20*time.Millisecond {
+			o.WindowSize *= 2
+		}
+	}
+	o.QueueSize = max(o.QueueSize, int64(o.WindowSize))
+}
+
 // taker takes one backup.
 type taker struct {
-	js *jsapi.Client
-	o  Options
+	js    *jsapi.Client
+	o     Options
+	early chan listing // the consumers, for the first attempt
+}
+
+// listing is a list of consumers, or why there is none.
+type listing struct {
+	consumers *jsapi.ConsumerList
+	err       error
 }
 
 // find looks the stream up, with patience for a server that is just starting.

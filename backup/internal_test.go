@@ -85,6 +85,14 @@ func TestSlowDown(t *testing.T) {
 	t.Parallel()
 	var o Options
 	o.defaults()
+	o.chooseWindow(time.Millisecond)
+	if o.WindowSize != 8<<20 {
+		t.Errorf("window %d", o.WindowSize)
+	}
+	far := Options{QueueSize: 1}
+	if far.chooseWindow(50 * time.Millisecond); far.WindowSize != 16<<20 || far.QueueSize != 16<<20 {
+		t.Errorf("over a long line: %+v", far)
+	}
 	k := &taker{o: o}
 	for range 10 {
 		k.slowDown(ErrStalled, time.Hour)

@@ -168,7 +168,7 @@ func TestConsumers(t *testing.T) {
 	nc := testnats.Single(t).Connect(t)
 	stream := testnats.Fill(t, nc, testnats.FillOptions{Consumers: true})
 	live := testnats.DumpConsumers(t, nc, stream)
-	res := take(t, nc, newRepo(t), backup.Options{Stream: stream, Account: "ACC", Context: "ctx", Version: "v1"})
+	res := take(t, nc, newRepo(t), backup.Options{Stream: stream, Account: func() string { return "ACC" }, Context: "ctx", Version: "v1"})
 	m := res.Manifest
 	if m.Account != "ACC" || m.Context != "ctx" || m.JetkeepVersion != "v1" || m.Started.After(m.Ended) || len(m.MissingConsumers) > 0 {
 		t.Errorf("manifest %+v", m)

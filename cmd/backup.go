@@ -41,9 +41,9 @@ func (o *backupOptions) AddFlags(f *pflag.FlagSet) {
 	f.BoolVar(&o.Init, "init", false, "make the repository when it isn't there")
 	f.StringVarP(&o.Output, "output", "o", "", "write a plain backup `directory`, or a tar to standard output with -")
 	f.BoolVar(&o.NoConsumers, "no-consumers", false, "leave the consumers out")
-	o.ChunkSize, o.WindowSize, o.QueueSize = 128<<10, 8<<20, 32<<20
+	o.ChunkSize, o.QueueSize = 128<<10, 32<<20
 	f.Var(&o.ChunkSize, "chunk-size", "bytes that the server sends at once")
-	f.Var(&o.WindowSize, "window-size", "bytes on their way that aren't acknowledged yet")
+	f.Var(&o.WindowSize, "window-size", "bytes on their way that aren't acknowledged yet (0: 8MiB, or 16MiB over a long line)")
 	f.Var(&o.QueueSize, "queue-size", "bytes to hold in memory while the disk stalls")
 	f.IntVar(&o.Retries, "retries", 5, "repeat a failed attempt so often; 0 for never")
 	f.DurationVar(&o.IdleTimeout, "idle-timeout", 30*time.Second, "end an attempt when nothing arrives for so long")
@@ -99,10 +99,10 @@ func (o *backupOptions) check(stream string) error {
 		return usagef("--init makes a repository, and -o writes outside of any: give one of them")
 	case o.ChunkSize < 1<<10 || o.ChunkSize > 64<<20:
 		return usagef("--chunk-size %s isn't between 1KiB and 64MiB", &o.ChunkSize)
-	case o.WindowSize < o.ChunkSize || o.WindowSize > 1<<30:
+	case o.WindowSize != 0 && o.WindowSize < o.ChunkSize || o.WindowSize > 1<<30:
 		return usagef("--window-size %s isn't between the chunk size, %s, and 1GiB", &o.WindowSize, &o.ChunkSize)
-	case o.QueueSize < o.WindowSize:
-		return usagef("--queue-size %s is below the window size, %s", &o.QueueSize, &o.WindowSize)
+	case o.QueueSize < max(o.WindowSize, 8<<20):
+		return usagef("--queue-size %s is below the window size, or 8MiB", &o.QueueSize)
 	case o.Retries < 0:
 		return usagef("--retries %d is negative", o.Retries)
 	case o.IdleTimeout < time.Second:
@@ -171,7 +171,7 @@ func takeBackup(ctx context.Context, o backupOptions, stream string, original *b
 		Stream: stream, Domain: l.JS.Domain, APIPrefix: l.JS.Prefix, RequestTimeout: l.JS.Timeout,
 		NoConsumers: o.NoConsumers, ChunkSize: int(o.ChunkSize), WindowSize: int(o.WindowSize), QueueSize: int64(o.QueueSize),
 		IdleTimeout: o.IdleTimeout, Retries: retries,
-		Context: l.Resolved.Context, Account: l.Account, Version: o.Version, Original: original,
+		Context: l.Resolved.Context, Account: l.account, Version: o.Version, Original: original,
 		Progress: func(s backup.Progress) {
 			bar.Update(ui.Status{Phase: "backup", Bytes: s.RawBytes, TotalBytes: s.Total, Messages: s.Messages})
 		},

@@ -110,7 +110,7 @@ func (d *demo) link() (*link, error) {
 	}
 	return &link{
 		Connection: &connect.Connection{NC: nc, Resolved: &connect.Resolved{Server: "a server in this process"}},
-		Account:    embedded.GlobalAccount,
+		account:    known(embedded.GlobalAccount),
 	}, nil
 }
 

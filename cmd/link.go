@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/jetkeep/jetkeep/internal/connect"
 	"github.com/jetkeep/jetkeep/internal/jsapi"
@@ -12,8 +13,9 @@ import (
 // link is a connection, with what every line of outcome names.
 type link struct {
 	*connect.Connection
-	// Account is "" when the user may not know it.
-	Account string
+	// account waits for the account's name, which is asked for while the work
+	// begins; "" when the user may not know it.
+	account func() string
 	// StoreDir is set for a server in the process on that directory; the rest
 	// goes with it: stop ends it, undo too, and leaves nothing behind.
 	StoreDir   string
@@ -27,22 +29,26 @@ func openLink(ctx context.Context, s connect.Settings, verb string) (*link, erro
 	if err != nil {
 		return nil, err
 	}
-	l := &link{Connection: c}
 	js, err := jsapi.New(c.NC, c.JS)
 	if err != nil {
 		c.Close()
 		return nil, err
 	}
-	defer js.Close()
-	if u, err := js.UserInfo(ctx); err == nil { // a user may lack this permission
-		l.Account = u.Account
-	}
-	if err := context.Cause(ctx); err != nil {
-		c.Close()
-		return nil, err
-	}
-	return l, nil
+	name := make(chan string, 1)
+	go func() {
+		defer js.Close()
+		u, err := js.UserInfo(ctx)
+		if err != nil { // a user may lack this permission
+			name <- ""
+			return
+		}
+		name <- u.Account
+	}()
+	return &link{Connection: c, account: sync.OnceValue(func() string { return <-name })}, nil
 }
+
+// known is an account that needn't be asked for.
+func known(account string) func() string { return func() string { return account } }
 
 // target says where a verb works, for JSON.
 type target struct {
@@ -53,7 +59,7 @@ type target struct {
 }
 
 func (l *link) target() target {
-	return target{Server: l.Resolved.Server, StoreDir: l.StoreDir, Account: l.Account, Context: l.Resolved.Context}
+	return target{Server: l.Resolved.Server, StoreDir: l.StoreDir, Account: l.account(), Context: l.Resolved.Context}
 }
 
 // String names server, account and context, for the line of outcome.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -21,6 +22,9 @@ type Streams struct {
 
 // Main runs the process's own command line and returns its exit code.
 func Main(b Build) int {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(50) // most of the heap is buffers, which cost little to collect
+	}
 	ctx, stop := withSignals(context.Background(), os.Exit)
 	defer stop()
 	return Run(ctx, os.Args[1:], Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}, b)

@@ -121,8 +121,9 @@ func (o *restoreOptions) check() error {
 func (o *restoreOptions) engine(l *link) (restore.Options, error) {
 	e := o.Engine
 	e.Domain, e.APIPrefix, e.RequestTimeout = l.JS.Domain, l.JS.Prefix, l.JS.Timeout
-	t := l.target()
-	e.Server, e.Account, e.Context = t.where(), t.Account, t.Context
+	// The plan asks for the account by itself.
+	t := target{Server: l.Resolved.Server, StoreDir: l.StoreDir}
+	e.Server, e.Context = t.where(), l.Resolved.Context
 	e.FullCheck = o.Check == "full"
 	e.ChunkSize, e.WindowSize = int(o.ChunkSize), int(o.WindowSize)
 	if o.ConfigFile == "" {

@@ -109,7 +109,7 @@ func storeLink(srv *embedded.Server, dir, account string, conn connect.Settings)
 	if js.Timeout == 0 {
 		js.Timeout = storeTimeout
 	}
-	return &link{Connection: &connect.Connection{NC: nc, JS: js, Resolved: &connect.Resolved{}}, Account: account, StoreDir: dir}, nil
+	return &link{Connection: &connect.Connection{NC: nc, JS: js, Resolved: &connect.Resolved{}}, account: known(account), StoreDir: dir}, nil
 }
 
 // openStoreTarget opens a store directory to restore a stream into it; for a dry

@@ -351,6 +351,9 @@ func (p *planner) lookAtTarget(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if p.user != nil && t.Account == "" {
+		t.Account = p.user.Account
+	}
 	answered := time.Now()
 	t.Domain = p.account.Domain
 	if t.Existing == TargetNone && slices.Contains(list.Missing, t.Stream) {

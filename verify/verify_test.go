@@ -29,7 +29,7 @@ func take(t *testing.T, nc *nats.Conn, stream string) string {
 	dir := filepath.Join(t.TempDir(), "backup")
 	_, err := backup.Take(t.Context(), nc, func(context.Context, string, time.Time) (repo.Writer, error) {
 		return repo.BeginPlain(dir)
-	}, backup.Options{Stream: stream, Account: "A", Context: "prod", Version: "v1"})
+	}, backup.Options{Stream: stream, Account: func() string { return "A" }, Context: "prod", Version: "v1"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,7 +76,7 @@ func (r *Resolved) Connect(ctx context.Context, name string) (*Connection, error
 		// transfer can't go on after a new connection anyway.
 		nats.ReconnectBufSize(-1),
 		// nats.go waits a minute for a stopped server to take a write.
-		nats.FlusherTimeout(10 * time.Second),
+		nats.FlusherTimeout(10*time.Second),
 		// Else nats.go prints to stderr. Whoever needs these errors chains on.
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),
 	)
