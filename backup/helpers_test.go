@@ -33,7 +33,7 @@ func check(t testing.TB, err error) {
 
 func newJetStream(t testing.TB, nc *nats.Conn) jetstream.JetStream {
 	t.Helper()
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second))
 	check(t, err)
 	return js
 }
@@ -202,7 +202,7 @@ func fill(t testing.TB, nc *nats.Conn, messages int, configure ...func(*jetstrea
 // publish adds messages to a stream made by fill.
 func publish(t testing.TB, nc *nats.Conn, stream string, messages int) {
 	t.Helper()
-	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(256))
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second), jetstream.WithPublishAsyncMaxPending(256))
 	check(t, err)
 	data := make([]byte, 16<<10)
 	for i := range messages {

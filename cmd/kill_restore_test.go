@@ -164,7 +164,7 @@ func mutating(subject string) bool {
 func addConsumers(t *testing.T, delivered int) func(nc *nats.Conn, stream string) {
 	return func(nc *nats.Conn, stream string) {
 		t.Helper()
-		js, err := jetstream.New(nc)
+		js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}

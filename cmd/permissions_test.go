@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -33,7 +34,7 @@ func TestDocumentedPermissionsAreEnough(t *testing.T) {
 	if code, out, errs := runArgs(t, append([]string{"backup", stream, "--repo", repo, "--init"}, backupUser...)...); code != exitOK || !strings.Contains(out, "account A") {
 		t.Fatalf("backup: exit %d: %s%s", code, out, errs)
 	}
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}

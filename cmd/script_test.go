@@ -110,7 +110,7 @@ func cmdStream(t *testing.T, nc *nats.Conn, ts *testscript.TestScript, args []st
 }
 
 func cmdResubject(nc *nats.Conn, ts *testscript.TestScript, args []string) {
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second))
 	ts.Check(err)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -132,7 +132,7 @@ func cmdLatest(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func cmdDelete(t *testing.T, nc *nats.Conn) func(*testscript.TestScript, bool, []string) {
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -197,7 +197,7 @@ func sdSame(t *testing.T, want sdLook, dir string) *format.Manifest {
 // sdCreate makes a stream of n messages.
 func sdCreate(t *testing.T, nc *nats.Conn, cfg jetstream.StreamConfig, n int) {
 	t.Helper()
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func sdCreate(t *testing.T, nc *nats.Conn, cfg jetstream.StreamConfig, n int) {
 
 func sdConsumer(t *testing.T, nc *nats.Conn, stream string, cfg jetstream.ConsumerConfig, fetch, ack int) {
 	t.Helper()
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func sdStreams(t *testing.T, nc *nats.Conn) (lasting, perish []string) {
 
 	sdCreate(t, nc, jetstream.StreamConfig{Name: "INTEREST", Subjects: []string{"interest.*"}, Retention: jetstream.InterestPolicy}, 0)
 	sdConsumer(t, nc, "INTEREST", jetstream.ConsumerConfig{Durable: "wants", AckPolicy: jetstream.AckExplicitPolicy, FilterSubject: "interest.1"}, 0, 0)
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -334,7 +334,7 @@ func sdStreams(t *testing.T, nc *nats.Conn) (lasting, perish []string) {
 // sdCaughtUp waits until streams have what their origin has.
 func sdCaughtUp(t *testing.T, nc *nats.Conn, streams ...string) {
 	t.Helper()
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -687,7 +687,7 @@ func TestStoreDirRestoreInterrupted(t *testing.T) {
 	testnats.Fill(t, nc, testnats.FillOptions{Stream: "BIG", Messages: 10000, Size: 4000, NoDeletes: true})
 	dir := filepath.Join(t.TempDir(), "b")
 	sdExits(t, exitOK, "backup", "BIG", "-s", srv.URL(), "-o", dir)
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func must[T any](v T, err error) func(testing.TB) T {
 
 func newJetStream(t testing.TB, nc *nats.Conn) jetstream.JetStream {
 	t.Helper()
-	return must(jetstream.New(nc))(t)
+	return must(jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second)))(t)
 }
 
 // take backs a stream up into a new repository.
@@ -258,7 +258,7 @@ func transferFailed(t testing.TB, nc *nats.Conn, stream string, err error, cause
 func fill(t testing.TB, nc *nats.Conn, n, size int) string {
 	t.Helper()
 	stream := create(t, nc, jetstream.StreamConfig{Storage: jetstream.FileStorage})
-	js := must(jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(128)))(t)
+	js := must(jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second), jetstream.WithPublishAsyncMaxPending(128)))(t)
 	x := uint64(88172645463325252)
 	for range n {
 		data := make([]byte, size)

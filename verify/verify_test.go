@@ -130,7 +130,7 @@ func TestDirectoriesOfTheNatsCLI(t *testing.T) {
 
 func TestStreamsOfAllKinds(t *testing.T) {
 	nc := testnats.Single(t).Connect(t)
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestStreamsOfAllKinds(t *testing.T) {
 func TestUncoveredSubjectsAreNoted(t *testing.T) {
 	nc := testnats.Single(t).Connect(t)
 	stream := testnats.Fill(t, nc, testnats.FillOptions{NoDeletes: true, Messages: 100})
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}

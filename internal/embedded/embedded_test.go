@@ -357,7 +357,7 @@ func TestLimits(t *testing.T) {
 func TestLargestMessage(t *testing.T) {
 	s := start(t, embedded.Options{StoreDir: t.TempDir(), Throwaway: true})
 	nc := conn(t, s, "")
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func withTimeout(t testing.TB) context.Context {
 
 func newJetStream(t testing.TB, nc *nats.Conn) jetstream.JetStream {
 	t.Helper()
-	js, err := jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(512))
+	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(30*time.Second), jetstream.WithPublishAsyncMaxPending(512))
 	if err != nil {
 		t.Fatal(err)
 	}
