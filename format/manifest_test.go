@@ -160,8 +160,8 @@ func TestManifestSurvivesARoundTrip(t *testing.T) {
 func TestManifestOfAnotherVersionIsRefused(t *testing.T) {
 	for in, version := range map[string]bool{
 		strings.Replace(sampleManifest, `version":1`, `version":2`, 1): true,
-		strings.Replace(sampleManifest, `version":1`, `version":0`, 1): true,
-		`{}`: true,
+		strings.Replace(sampleManifest, `version":1`, `version":0`, 1): false,
+		`{}`: false, // damaged, not newer
 		// A later version may have changed the type of anything else.
 		`{"manifest_version":9,"id":[],"objects":"x"}`: true,
 		`{"manifest_version":"1"}`:                     false,
