@@ -17,22 +17,40 @@ import (
 func (r *runner) check(ctx context.Context) error {
 	r.meter.enter(PhaseCheck, 0)
 	want := r.p.consumers(r.p.archive.Head)
-	info, err := r.settle(ctx, len(want))
-	if err != nil {
-		return err
-	}
-	diffs := r.compareState(info)
-	more, err := r.compareConsumers(want)
-	if err != nil {
-		return err
-	}
-	if diffs = append(diffs, more...); len(diffs) > 0 {
-		return &CheckError{Stream: r.name, Differences: diffs}
+	for n := 0; ; n++ {
+		diffs, err := r.compareFigures(ctx, want)
+		if err != nil {
+			return err
+		}
+		if len(diffs) == 0 {
+			break
+		}
+		if r.p.Target.Cluster == "" || n >= settleTries {
+			return &CheckError{Stream: r.name, Differences: diffs}
+		}
+		if err := sleep(ctx, 500*time.Millisecond); err != nil {
+			return err
+		}
 	}
 	if r.p.o.FullCheck {
 		return r.fullCheck(ctx)
 	}
 	return nil
+}
+
+// settleTries is how often figures that differ are looked at again in a cluster,
+// where a consumer's new leader may answer before it knows its state.
+const settleTries = 20
+
+// compareFigures waits for the stream to settle and returns what differs from
+// the plan.
+func (r *runner) compareFigures(ctx context.Context, want []format.Consumer) ([]string, error) {
+	info, err := r.settle(ctx, len(want))
+	if err != nil {
+		return nil, err
+	}
+	consumers, err := r.compareConsumers(want)
+	return append(r.compareState(info), consumers...), err
 }
 
 // offlineGrace is how long replicas are waited for that are offline.

@@ -104,6 +104,12 @@ func TestTTLWithoutAllowance(t *testing.T) {
 	})
 	b := take(t, nc, stream)
 	until(last.Add(1200 * time.Millisecond))
+	testnats.Eventually(t, func() error {
+		if n := len(testnats.Dump(t, nc, origin).Messages); n != 2 {
+			return fmt.Errorf("the origin holds %d", n)
+		}
+		return nil
+	})
 	if n := len(testnats.Dump(t, nc, stream).Messages); n != 4 {
 		t.Fatalf("the aggregate holds %d", n)
 	}
