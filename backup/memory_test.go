@@ -30,7 +30,9 @@ func TestMemory(t *testing.T) {
 	}
 	few, many := peak(messages/8), peak(messages)
 	t.Logf("peak heap: %d MiB for %d MiB, %d MiB for %d MiB", few>>20, messages/8*16>>10, many>>20, messages*16>>10)
-	if many > few+16<<20 {
+	// The bound is that of window, blocks and garbage, and well below the data;
+	// the small one may end before it gets there.
+	if bound := uint64(60 << 20); many > bound {
 		t.Errorf("it took %d bytes of heap for eight times the messages, %d before", many, few)
 	}
 }
